@@ -1,0 +1,1 @@
+"""Budget policies, each registered through an entry point like a third party's."""

@@ -26,8 +26,8 @@ MAX_DEPTH = 63
 class DraftCandidates:
     """What one drafter forward says about the next ``D`` tokens of each request.
 
-    The candidates of a depth are in order of falling probability; among equal probabilities the
-    smaller token id comes first.
+    The candidates of a depth are in order of falling probability; the order among equals is the
+    top-k kernel's.
     """
 
     root: torch.Tensor

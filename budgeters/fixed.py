@@ -1,0 +1,31 @@
+"""The same number of nodes every round."""
+
+from __future__ import annotations
+
+import torch
+
+from graft_sglang.contracts import MAX_BUDGET, BudgetPolicy, ComponentContext, DecodingState
+
+
+class FixedBudget(BudgetPolicy):
+    """B_t = B.
+
+    Raises:
+        ValueError: B is not from 1 to ``MAX_BUDGET``.
+    """
+
+    def __init__(self, budget: int) -> None:
+        if not 1 <= budget <= MAX_BUDGET:
+            raise ValueError(f"The fixed budget must be from 1 to {MAX_BUDGET}, not {budget}.")
+        self._budget = budget
+
+    @classmethod
+    def from_context(cls, context: ComponentContext) -> FixedBudget:
+        return cls(int(context.options["budget"]))
+
+    @property
+    def max_budget(self) -> int:
+        return self._budget
+
+    def select(self, state: DecodingState) -> torch.Tensor:
+        return torch.full((len(state.prefix_lens),), self._budget, dtype=torch.int64)

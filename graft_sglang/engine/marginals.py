@@ -1,0 +1,87 @@
+"""From the drafter's hidden states to candidates: the target's head, top-K, log-softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from graft_sglang.contracts import DraftCandidates
+
+
+def candidates_from_hidden(
+    hidden: torch.Tensor, lm_head: Any, root: torch.Tensor, k: int, tp_group: Any = None
+) -> DraftCandidates:
+    """The drafter's marginals, over the full vocabulary however the head is sharded.
+
+    Args:
+        hidden: [bs, D, E], the drafter's final states at depths 1..D, any floating dtype.
+        lm_head: the target's head; ``shard_indices``, where present, says which rows of its
+            weight are real and which token ids they stand for.
+        root: int64 [bs].
+        k: candidates a depth.
+        tp_group: SGLang's tensor-parallel group; ``None`` or of size 1 for an unsharded head.
+    """
+    batch_size, depth, width = hidden.shape
+    rows = hidden.reshape(-1, width)
+    parts = [_local_top(*_shard_logits(rows, lm_head), k)]
+    if tp_group is not None and tp_group.world_size > 1:
+        gathered = [tp_group.all_gather(part.contiguous(), dim=0) for part in parts[0]]
+        chunks = [tensor.chunk(tp_group.world_size, dim=0) for tensor in gathered]
+        parts = list(zip(*chunks, strict=True))
+    token_ids, log_probs = merge_shards(parts, k)
+    states = hidden.float()
+    return DraftCandidates(
+        root=root.to(torch.int64),
+        token_ids=token_ids.view(batch_size, depth, -1),
+        log_probs=log_probs.view(batch_size, depth, -1),
+        hidden_cosines=torch.cosine_similarity(states[:, :-1], states[:, 1:], dim=-1),
+    )
+
+
+def merge_shards(
+    parts: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], k: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Full-vocabulary top-K from each shard's own.
+
+    Args:
+        parts: per shard its best logits float32 [n, K'], their token ids int64 [n, K'] (of the
+            full vocabulary) and the log-sum-exp of all its logits float32 [n, 1].
+
+    Returns:
+        Token ids int64 [n, K] and their log-probabilities float32 [n, K].
+    """
+    logits = torch.cat([part[0] for part in parts], dim=1)
+    ids = torch.cat([part[1] for part in parts], dim=1)
+    normaliser = torch.logsumexp(torch.cat([part[2] for part in parts], dim=1), 1, keepdim=True)
+    if len(parts) > 1:
+        logits, order = logits.topk(min(k, logits.shape[1]), dim=1)
+        ids = ids.gather(1, order)
+    return ids, logits - normaliser
+
+
+def _shard_logits(rows: torch.Tensor, lm_head: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits float32 [n, V_local] of this rank's real rows, and their token ids [V_local]."""
+    weight = lm_head.weight
+    rows = rows.to(weight.dtype)
+    shard = getattr(lm_head, "shard_indices", None)
+    if shard is None:
+        logits = rows @ weight.T
+        return logits.float(), torch.arange(weight.shape[0], device=rows.device)
+    base = int(shard.num_org_elements)
+    first = int(shard.org_vocab_start_index)
+    logits = rows @ weight[:base].T
+    ids = torch.arange(first, first + base, device=rows.device)
+    if shard.num_added_elements:
+        start, count = int(shard.num_org_elements_padded), int(shard.num_added_elements)
+        first = int(shard.added_vocab_start_index)
+        logits = torch.cat([logits, rows @ weight[start : start + count].T], dim=1)
+        ids = torch.cat([ids, torch.arange(first, first + count, device=rows.device)])
+    return logits.float(), ids
+
+
+def _local_top(
+    logits: torch.Tensor, ids: torch.Tensor, k: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    best, order = logits.topk(min(k, logits.shape[1]), dim=1)
+    return best, ids[order], torch.logsumexp(logits, dim=1, keepdim=True)

@@ -1,0 +1,307 @@
+"""The decoding round inside SGLang: draft, build, verify, commit."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from sglang.srt.layers.logprob_processor import compute_spec_logprobs
+from sglang.srt.lora.layers import unwrap_lora_layer
+from sglang.srt.managers.scheduler import GenerationBatchResult
+from sglang.srt.managers.tp_worker import TpModelWorker
+from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool
+from sglang.srt.model_executor.forward_batch_info import (
+    CaptureHiddenMode,
+    ForwardBatch,
+    ForwardMode,
+)
+from sglang.srt.runtime_context import get_parallel, get_spec
+from sglang.srt.speculative.dflash_info_v2 import DFlashDraftInputV2
+from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
+from sglang.srt.speculative.draft_worker_common import make_draft_input_v2
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+from sglang.srt.speculative.spec_tp_sync import SpecTpSyncSite
+from sglang.srt.speculative.spec_utils import (
+    GrammarTree,
+    build_grammar_vocab_mask,
+    draft_tp_context,
+)
+
+from graft_sglang.contracts import (
+    ComponentContext,
+    DecodingState,
+    DraftCandidates,
+    DraftTree,
+    RoundOutcome,
+)
+from graft_sglang.engine.components import build_components
+from graft_sglang.engine.flags import config_of
+from graft_sglang.engine.history import AcceptHistory
+from graft_sglang.engine.marginals import candidates_from_hidden
+from graft_sglang.engine.target_tokens import adjust_logits, greedy_tokens, sampled_tokens
+from graft_sglang.engine.verify import Window, compact_target_kv, plan_window, verify_tree
+from graft_sglang.tree.acceptance import AcceptedPaths, accept_paths
+
+
+class GraftWorker(DFlashWorkerV2):
+    """SGLang's DFlash worker with its decode step replaced by a draft tree's.
+
+    Prefill, the drafter's KV and idle batches stay SGLang's. A round's result is
+    ``block_size`` columns wide, because an accepted path never exceeds the drafter's block,
+    while the verify window is as wide as the widest tree of the batch.
+    """
+
+    def __init__(
+        self, server_args: Any, gpu_id: int, nccl_port: int, target_worker: TpModelWorker
+    ) -> None:
+        spec = get_spec()
+        self.max_width = int(spec.speculative_num_draft_tokens)
+        block_size = int(spec.speculative_dflash_block_size)
+        with spec.override(speculative_num_draft_tokens=block_size):
+            super().__init__(server_args, gpu_id, nccl_port, target_worker)
+        config = config_of(server_args)
+        model_config = target_worker.model_runner.model_config
+        self._num_candidates = min(config.candidates, int(model_config.vocab_size))
+        self._parts = build_components(
+            config,
+            ComponentContext(
+                depth=block_size - 1,
+                num_candidates=self._num_candidates,
+                max_budget=self.max_width - 1,
+                vocab_size=int(model_config.vocab_size),
+                device=torch.device(self.device),
+                options=config.as_options(),
+                target_embedding=self._target_embedding,
+            ),
+        )
+        self._history = AcceptHistory()
+        self._context_len = int(model_config.context_len)
+
+    def _target_embedding(self) -> torch.Tensor:
+        return self.model_runner.model.get_input_embeddings().weight
+
+    def alloc_memory_pool(self, *args: Any, **kwargs: Any) -> None:
+        super().alloc_memory_pool(*args, **kwargs)
+        pool = self.model_runner.token_to_kv_pool
+        if not isinstance(pool, MHATokenToKVPool):
+            raise ValueError(
+                f"GRAFT can't serve this target: its KV cache ({type(pool).__name__}) has no plain "
+                f"move operation, so an accepted path can't be compacted."
+            )
+
+    def forward_batch_generation(
+        self,
+        batch: Any,
+        on_publish: Any = None,
+        grammar_barrier: Any = None,
+        pp_proxy_tensors: Any = None,
+    ) -> GenerationBatchResult:
+        if (
+            batch.forward_mode.is_extend()
+            or batch.is_extend_in_batch
+            or batch.forward_mode.is_idle()
+        ):
+            return super().forward_batch_generation(
+                batch, on_publish, grammar_barrier, pp_proxy_tensors
+            )
+        started = time.perf_counter()
+        if self.device != "cpu":
+            batch.seq_lens.record_stream(torch.get_device_module(self.device).current_stream())
+        host_lens = batch.seq_lens.to("cpu", torch.int64)
+        block = plan_window(batch, self.model_runner, int(self.block_size), host_lens)
+        candidates = self._draft(batch, block)
+        tree, budgets = self._build_tree(batch, candidates, host_lens)
+        width = tree.token_ids.shape[1]
+        grammar_tree = None
+        if batch.has_grammar:
+            grammar_tree = GrammarTree.from_host(
+                tree.first_child.long(), tree.next_sibling.long(), tree.token_ids
+            )
+        window = plan_window(batch, self.model_runner, width, host_lens)
+        verified = verify_tree(batch, self.target_worker, tree, window, host_lens)
+        logits_output = verified.output.logits_output
+        logits = self._gathered_logits(logits_output)
+        adjust_logits(logits, batch, tree.depths, host_lens.tolist())
+        if grammar_tree is not None:
+            mask = build_grammar_vocab_mask(
+                reqs=batch.reqs,
+                tree=grammar_tree,
+                sampling_info=batch.sampling_info,
+                device=logits.device,
+                barrier=grammar_barrier,
+            )
+            if mask is not None:
+                mask.apply(logits)
+        target_tokens = self._target_tokens(batch, logits, tree, verified.positions)
+        accepted = accept_paths(tree, target_tokens)
+        return self._commit(
+            batch, tree, accepted, window, block, verified.output, budgets, on_publish, started
+        )
+
+    def _draft(self, batch: Any, block: Window) -> DraftCandidates:
+        """One drafter forward over [root, mask, ..., mask]."""
+        batch_size, block_size = block.slots.shape
+        target_model = self.target_worker.model_runner.model
+        root = batch.spec_info.bonus_tokens.view(-1)
+        block_ids = torch.full_like(block.slots, int(self._mask_token_id))
+        block_ids[:, 0] = root
+        embeddings = unwrap_lora_layer(target_model.get_input_embeddings())(block_ids)
+        if self._noise_embed_scale != 1.0:
+            embeddings = embeddings * self._noise_embed_scale
+        positions = batch.seq_lens[:, None] + self._block_pos_offsets
+        host_bound = block.plan.seq_lens_cpu + block_size
+        forward_batch = ForwardBatch(
+            forward_mode=ForwardMode.TARGET_VERIFY,
+            batch_size=batch_size,
+            input_ids=block_ids.flatten(),
+            req_pool_indices=batch.req_pool_indices,
+            seq_lens=batch.seq_lens,
+            out_cache_loc=block.slots.flatten(),
+            seq_lens_sum=int(host_bound.sum()),
+            seq_lens_cpu=host_bound,
+            positions=positions.flatten(),
+            input_embeds=embeddings.view(-1, embeddings.shape[-1]),
+            spec_algorithm=SpeculativeAlgorithm.DFLASH,
+            spec_info=self._draft_block_spec_info,
+            capture_hidden_mode=CaptureHiddenMode.NULL,
+            global_num_token_non_padded_cpu=batch_size * block_size,
+            can_run_decode_cuda_graph=batch.can_run_decode_cuda_graph,
+        )
+        block.plan.bind(forward_batch, self.draft_model_runner.kv_index_translator)
+        with torch.inference_mode(), draft_tp_context(self.draft_parallel_layout):
+            output = self.draft_model_runner.forward(forward_batch).logits_output
+            hidden = output.hidden_states.view(batch_size, block_size, -1)
+            return candidates_from_hidden(
+                hidden[:, 1:],
+                unwrap_lora_layer(target_model.lm_head),
+                root,
+                self._num_candidates,
+                get_parallel().tp_group,
+            )
+
+    def _build_tree(
+        self, batch: Any, candidates: DraftCandidates, host_lens: torch.Tensor
+    ) -> tuple[DraftTree, torch.Tensor]:
+        """Score, choose the budgets, grow the trees; also returns the budgets, int64 [bs]."""
+        scores = self._parts.scorer.score(candidates)
+        cosines = candidates.hidden_cosines
+        degeneration = torch.zeros(len(batch.reqs))
+        if cosines.shape[1]:
+            degeneration = (cosines.mean(1) + cosines[:, -1] - cosines[:, 0]).cpu()
+        state = DecodingState(
+            confidence=candidates.top1_probs.mean(1).cpu(),
+            degeneration=degeneration,
+            history=self._history.means([req.rid for req in batch.reqs]),
+            prefix_lens=host_lens,
+            candidates=candidates,
+            scores=scores,
+        )
+        budgets = self._parts.policy.select(state).clamp(0, self.max_width - 1)
+        depths = self._depth_caps(batch, host_lens)
+        return self._parts.builder.build(candidates, scores, budgets, depths), budgets
+
+    def _depth_caps(self, batch: Any, host_lens: torch.Tensor) -> torch.Tensor:
+        """Deepest node of use, int64 [bs]: what may still be generated, bonus token excluded."""
+        caps = []
+        for req, prefix in zip(batch.reqs, host_lens.tolist(), strict=True):
+            generated = prefix + 1 - len(req.origin_input_ids)
+            remaining = req.sampling_params.max_new_tokens - generated
+            caps.append(min(remaining - 1, self._context_len - 2 - prefix))
+        return torch.tensor(caps, dtype=torch.int64).clamp(0, int(self.block_size) - 1)
+
+    def _gathered_logits(self, logits_output: Any) -> torch.Tensor:
+        """Logits over the full vocabulary, [bs * width, V]; a sharded head leaves them apart."""
+        processor = self._target_logits_processor
+        logits = logits_output.next_token_logits
+        if processor is not None and processor.is_deferred_shard(logits):
+            logits = processor.finish_deferred_gather(logits)
+            logits_output.next_token_logits = logits
+        return logits
+
+    def _target_tokens(
+        self, batch: Any, logits: torch.Tensor, tree: DraftTree, positions: torch.Tensor
+    ) -> torch.Tensor:
+        """The target's own token at every node that matters, int64 [bs, width] on the CPU."""
+        info = batch.sampling_info
+        if info.is_all_greedy:
+            tokens = greedy_tokens(logits, tuple(tree.token_ids.shape))
+        else:
+            tokens = sampled_tokens(logits, tree, self.model_runner.sampler, info, positions)
+            tokens = tokens.to(logits.device)
+        self._tp_sync.sync(SpecTpSyncSite.DFLASH_TARGET, tokens)
+        return tokens.to("cpu", torch.int64)
+
+    def _commit(
+        self,
+        batch: Any,
+        tree: DraftTree,
+        accepted: AcceptedPaths,
+        window: Window,
+        block: Window,
+        output: GenerationBatchResult,
+        budgets: torch.Tensor,
+        on_publish: Any,
+        started: float,
+    ) -> GenerationBatchResult:
+        """Keep the accepted path: lengths, target KV, drafter KV, statistics."""
+        batch_size, width = tree.token_ids.shape
+        block_size = int(self.block_size)
+        device = batch.seq_lens.device
+        paths = _padded(accepted.nodes, block_size, -1)
+        tokens = _padded(accepted.tokens, block_size, 0)
+        committed = accepted.lengths + 1
+        rows = torch.arange(batch_size)[:, None] * width + paths.clamp(min=0)
+        logits_output = output.logits_output
+        if batch.return_logprob:
+            predicted = torch.zeros(batch_size * width, dtype=torch.int64)
+            valid = paths >= 0
+            predicted[rows[valid]] = tokens[valid]
+            compute_spec_logprobs(
+                batch, logits_output, predicted.to(device), accept_index=rows.to(device)
+            )
+        new_seq_lens = batch.seq_lens + committed.to(device, batch.seq_lens.dtype)
+        if on_publish is not None:
+            on_publish(new_seq_lens)
+        compact_target_kv(self.model_runner, window, paths, accepted.lengths)
+        hidden = logits_output.hidden_states
+        slots = self._draft_write_ids(block.plan)
+        self._append_target_hidden_to_draft_kv_by_loc(
+            target_hidden=hidden[rows.flatten().to(device)],
+            cache_loc=slots,
+            cache_loc_2d=slots.view(batch_size, block_size),
+            positions=(batch.seq_lens[:, None] + self._block_pos_offsets).flatten(),
+            commit_lens=committed.to(device, torch.int32),
+        )
+        logits_output.hidden_states = None
+        self._history.record([req.rid for req in batch.reqs], committed.tolist())
+        self._parts.policy.observe(
+            RoundOutcome(
+                budgets=budgets,
+                committed=committed,
+                prefix_lens=block.plan.seq_lens_cpu,
+                latency_s=time.perf_counter() - started,
+            )
+        )
+        return GenerationBatchResult(
+            logits_output=logits_output,
+            next_token_ids=tokens.flatten().to(device),
+            accept_lens=committed.to(device, torch.int32),
+            cap_lens=(tree.num_nodes - 1).to(device, torch.int32),
+            can_run_cuda_graph=output.can_run_cuda_graph,
+            next_draft_input=make_draft_input_v2(
+                bonus_tokens=accepted.bonus.to(device), new_seq_lens=new_seq_lens
+            ),
+            speculative_num_draft_tokens=width,
+            speculative_output_stride=block_size,
+            new_seq_lens=new_seq_lens,
+            routed_experts_output=output.routed_experts_output,
+            indexer_topk_output=output.indexer_topk_output,
+        )
+
+
+def _padded(values: torch.Tensor, width: int, fill: int) -> torch.Tensor:
+    """``values`` [bs, n] with n brought to ``width``; columns beyond it hold nothing."""
+    if values.shape[1] >= width:
+        return values[:, :width]
+    return torch.nn.functional.pad(values, (0, width - values.shape[1]), value=fill)
