@@ -12,6 +12,8 @@ from sglang.srt.platforms.interface import PlatformCapabilities, SRTPlatform
 
 ATTENTION_BACKEND = "graft_cpu"
 
+_REPLACED_BACKENDS = (None, "intel_amx", "torch_native", ATTENTION_BACKEND)
+
 
 class GraftCpuPlatform(CpuDeviceMixin, SRTPlatform):
     """Plain torch on the CPU: no Triton, no graphs, no ``sgl_kernel``.
@@ -23,14 +25,20 @@ class GraftCpuPlatform(CpuDeviceMixin, SRTPlatform):
     capabilities = PlatformCapabilities()
 
     def apply_server_args_defaults(self, server_args: Any) -> None:
-        if server_args.sampling_backend is None:
-            server_args.sampling_backend = "pytorch"
-        if server_args.attention_backend not in (None, ATTENTION_BACKEND):
-            if server_args.speculative_algorithm is not None:
-                raise ValueError(
-                    f"On a machine without an accelerator speculation needs --attention-backend "
-                    f"{ATTENTION_BACKEND}, not {server_args.attention_backend}; leave it out."
-                )
+        """Choose our attention backend, a superset of ``torch_native``.
+
+        For ``--device cpu`` SGLang has by now filled in ``intel_amx`` (``torch_native`` on Arm),
+        which can't be told from the user's own choice and can't run here.
+
+        Raises:
+            ValueError: a backend or a parallel size that can't run here.
+        """
+        if server_args.attention_backend not in _REPLACED_BACKENDS:
+            raise ValueError(
+                f"On a machine without an accelerator --attention-backend must be "
+                f"{ATTENTION_BACKEND}, not {server_args.attention_backend}; leave it out."
+            )
+        server_args.attention_backend = ATTENTION_BACKEND
         if server_args.tp_size > 1 and server_args.speculative_algorithm is not None:
             raise ValueError(
                 "On a machine without an accelerator speculation needs --tp-size 1; leave it out."
