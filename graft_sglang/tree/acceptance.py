@@ -8,21 +8,28 @@ import numpy as np
 import torch
 
 from graft_sglang.contracts import DraftTree
+from graft_sglang.tree.arrays import as_host_array
 from graft_sglang.tree.jit import jit
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPaths:
-    """What one round commits; ``P`` is the longest accepted path of the batch plus one."""
+    """What one round commits; ``P`` is the depth of the batch's deepest tree plus one."""
 
     nodes: torch.Tensor
     """int64 [bs, P]: node of each depth on the accepted path, the root first, -1 beyond it."""
     tokens: torch.Tensor
-    """int64 [bs, P]: committed tokens (accepted drafts, then the bonus token), 0 beyond them."""
+    """int64 [bs, P]: the ``lengths + 1`` committed tokens (accepted drafts, then the bonus token),
+    0 beyond them: 0 is a token too, so cut by ``committed``, never by value."""
     lengths: torch.Tensor
-    """int64 [bs]: accepted draft nodes; ``lengths + 1`` tokens are committed."""
+    """int64 [bs]: accepted draft nodes."""
     bonus: torch.Tensor
     """int64 [bs]: the target's own token after the last accepted node; the next round's root."""
+
+    @property
+    def committed(self) -> torch.Tensor:
+        """int64 [bs]: a_t, the tokens committed by this round: ``lengths + 1``."""
+        return self.lengths + 1
 
 
 def accept_paths(tree: DraftTree, next_tokens: torch.Tensor) -> AcceptedPaths:
@@ -30,7 +37,7 @@ def accept_paths(tree: DraftTree, next_tokens: torch.Tensor) -> AcceptedPaths:
 
     With ``next_tokens`` the target's argmax this is greedy verification; with its samples it is
     exact sampling ("sample, then match"): whatever was drafted, the committed tokens are the
-    target's own.
+    target's own. Of siblings with the same token the one popped first is taken.
 
     Args:
         tree: on the CPU.
@@ -45,25 +52,24 @@ def accept_paths(tree: DraftTree, next_tokens: torch.Tensor) -> AcceptedPaths:
             f"next_tokens must be {list(tree.token_ids.shape)}, not {list(next_tokens.shape)}"
         )
     batch_size = next_tokens.shape[0]
-    columns = int(tree.depths.max()) + 1 if batch_size else 1
-    nodes = np.full((batch_size, columns), -1, np.int64)
-    tokens = np.zeros((batch_size, columns), np.int64)
-    lengths = np.zeros(batch_size, np.int64)
-    bonus = np.zeros(batch_size, np.int64)
+    columns = int(tree.depths.numpy().max(initial=0)) + 1
+    nodes = np.empty((batch_size, columns), np.int64)
+    tokens = np.empty((batch_size, columns), np.int64)
+    lengths = np.empty(batch_size, np.int64)
+    bonus = np.empty(batch_size, np.int64)
     _walk(
-        tree.token_ids.numpy(),
-        tree.first_child.numpy(),
-        tree.next_sibling.numpy(),
-        np.ascontiguousarray(next_tokens.numpy()),
+        as_host_array(tree.token_ids, torch.int64),
+        as_host_array(tree.first_child, torch.int32),
+        as_host_array(tree.next_sibling, torch.int32),
+        as_host_array(next_tokens, torch.int64),
         nodes,
         tokens,
         lengths,
         bonus,
     )
-    used = int(lengths.max(initial=0)) + 1
     return AcceptedPaths(
-        nodes=torch.from_numpy(nodes[:, :used]),
-        tokens=torch.from_numpy(tokens[:, :used]),
+        nodes=torch.from_numpy(nodes),
+        tokens=torch.from_numpy(tokens),
         lengths=torch.from_numpy(lengths),
         bonus=torch.from_numpy(bonus),
     )
@@ -71,7 +77,9 @@ def accept_paths(tree: DraftTree, next_tokens: torch.Tensor) -> AcceptedPaths:
 
 @jit
 def _walk(token_ids, first_child, next_sibling, wanted, nodes, tokens, lengths, bonus):
-    for b in range(token_ids.shape[0]):
+    nodes[:] = -1
+    tokens[:] = 0
+    for b in range(len(lengths)):
         node = 0
         depth = 0
         while True:

@@ -1,4 +1,4 @@
-"""The arrays of a ``DraftTree`` while it grows, and the checks shared by all builders."""
+"""From a builder's arguments to checked numpy arrays, and from grown arrays to a ``DraftTree``."""
 
 from __future__ import annotations
 
@@ -14,53 +14,56 @@ from graft_sglang.contracts import (
     DraftTree,
     EdgeScores,
 )
+from graft_sglang.tree.jit import jit
 
-
-class TreeArrays(NamedTuple):
-    """Numpy arrays laid out as ``DraftTree`` says, already holding the padding values."""
-
-    token_ids: np.ndarray
-    parents: np.ndarray
-    depths: np.ndarray
-    scores: np.ndarray
-    first_child: np.ndarray
-    next_sibling: np.ndarray
-    ancestors: np.ndarray
-    num_nodes: np.ndarray
+_CPU = torch.device("cpu")
 
 
 class BuildInputs(NamedTuple):
-    """A builder's arguments as numpy arrays, checked."""
+    """A builder's arguments, checked: C-contiguous numpy arrays of the contracts' shapes."""
 
     root: np.ndarray
     token_ids: np.ndarray
     values: np.ndarray
     budgets: np.ndarray
     max_depths: np.ndarray
+    """int64 [bs], at most ``D``."""
+
+
+class TreeArrays(NamedTuple):
+    """Uninitialised arrays laid out as ``DraftTree`` says; a builder writes every element."""
+
+    token_ids: np.ndarray
+    links: np.ndarray
+    """int32 [4, bs, N]: parents, depths, first_child, next_sibling."""
+    scores: np.ndarray
+    ancestors: np.ndarray
+    num_nodes: np.ndarray
+
+    def as_tree(self) -> DraftTree:
+        """Tensors over the same memory."""
+        parents, depths, first_child, next_sibling = torch.from_numpy(self.links).unbind()
+        return DraftTree(
+            token_ids=torch.from_numpy(self.token_ids),
+            parents=parents,
+            depths=depths,
+            scores=torch.from_numpy(self.scores),
+            first_child=first_child,
+            next_sibling=next_sibling,
+            ancestors=torch.from_numpy(self.ancestors),
+            num_nodes=torch.from_numpy(self.num_nodes),
+        )
 
 
 def allocate(batch_size: int, width: int) -> TreeArrays:
-    """Arrays for trees of at most ``width`` nodes."""
-    shape = (batch_size, width)
+    """Arrays for a batch whose widest tree has ``width`` nodes."""
     return TreeArrays(
-        token_ids=np.zeros(shape, np.int64),
-        parents=np.full(shape, -1, np.int32),
-        depths=np.zeros(shape, np.int32),
-        scores=np.zeros(shape, np.float64),
-        first_child=np.full(shape, -1, np.int32),
-        next_sibling=np.full(shape, -1, np.int32),
-        ancestors=np.zeros((batch_size, width, (width + 63) // 64), np.int64),
-        num_nodes=np.zeros(batch_size, np.int32),
+        token_ids=np.empty((batch_size, width), np.int64),
+        links=np.empty((4, batch_size, width), np.int32),
+        scores=np.empty((batch_size, width), np.float64),
+        ancestors=np.empty((batch_size, width, (width + 63) // 64), np.int64),
+        num_nodes=np.empty(batch_size, np.int32),
     )
-
-
-def finish(arrays: TreeArrays) -> DraftTree:
-    """Cut the padding beyond the widest tree and hand the arrays over without copying."""
-    width = int(arrays.num_nodes.max()) if len(arrays.num_nodes) else 1
-    words = (width + 63) // 64
-    cut = [torch.from_numpy(array[:, :width]) for array in arrays[:6]]
-    ancestors = torch.from_numpy(arrays.ancestors[:, :width, :words])
-    return DraftTree(*cut, ancestors, torch.from_numpy(arrays.num_nodes))
 
 
 def check_inputs(
@@ -69,40 +72,78 @@ def check_inputs(
     budgets: torch.Tensor,
     max_depths: torch.Tensor | None,
 ) -> BuildInputs:
-    """Validate shapes and ranges and move everything to the host.
+    """Validate shapes and values and bring everything to the host.
 
     Raises:
-        ValueError: shapes that don't fit together, budgets or depths out of range.
+        ValueError: shapes that don't fit together, budgets or depths out of range, an edge score
+            that is NaN or +inf.
     """
-    if candidates.token_ids.ndim != 3 or 0 in candidates.token_ids.shape[1:]:
+    shape = candidates.token_ids.shape
+    if len(shape) != 3 or 0 in shape[1:] or shape[1] > MAX_DEPTH:
         raise ValueError(
-            f"token_ids must be [bs, D, K] with D, K > 0, not {list(candidates.token_ids.shape)}"
+            f"token_ids must be [bs, D, K] with D from 1 to {MAX_DEPTH} and K > 0, "
+            f"not {list(shape)}"
         )
-    batch_size, depth, k = candidates.token_ids.shape
-    if depth > MAX_DEPTH:
-        raise ValueError(f"trees are at most {MAX_DEPTH} deep, not {depth}")
-    values = scores.values
-    if values.ndim != 4 or values.shape[2] not in (1, k) or values.shape[:2] != (batch_size, depth):
+    batch_size, depth, k = shape
+    if candidates.root.shape != (batch_size,):
+        raise ValueError(f"root must be [{batch_size}], not {list(candidates.root.shape)}")
+    given = scores.values.shape
+    if given not in ((batch_size, depth, 1, k), (batch_size, depth, k, k)):
         raise ValueError(
-            f"edge scores must be [{batch_size}, {depth}, 1 or {k}, {k}], not {list(values.shape)}"
+            f"edge scores must be [{batch_size}, {depth}, 1 or {k}, {k}], not {list(given)}"
         )
-    if values.shape[3] != k:
-        raise ValueError(f"edge scores must cover {k} candidates, not {values.shape[3]}")
-    limits = budgets.numpy().astype(np.int64, copy=False)
-    if limits.shape != (batch_size,):
+    if budgets.shape != (batch_size,):
         raise ValueError(f"budgets must be [{batch_size}], not {list(budgets.shape)}")
-    if batch_size and not 0 <= limits.min() <= limits.max() <= MAX_BUDGET:
-        raise ValueError(f"budgets must be from 0 to {MAX_BUDGET}, not {limits.tolist()}")
-    if max_depths is None:
-        depths = np.full(batch_size, depth, np.int64)
-    else:
-        depths = np.minimum(max_depths.numpy().astype(np.int64, copy=False), depth)
-        if depths.shape != (batch_size,) or (batch_size and depths.min() < 0):
-            raise ValueError(f"max_depths must be [{batch_size}] and not negative")
-    return BuildInputs(
-        root=candidates.root.cpu().numpy(),
-        token_ids=np.ascontiguousarray(candidates.token_ids.cpu().numpy()),
-        values=np.ascontiguousarray(values.detach().to("cpu", torch.float32).numpy()),
-        budgets=limits,
-        max_depths=depths,
+    if max_depths is not None and max_depths.shape != (batch_size,):
+        raise ValueError(f"max_depths must be [{batch_size}], not {list(max_depths.shape)}")
+    inputs = BuildInputs(
+        root=as_host_array(candidates.root, torch.int64),
+        token_ids=as_host_array(candidates.token_ids, torch.int64),
+        values=as_host_array(scores.values, torch.float32),
+        budgets=as_host_array(budgets, torch.int64),
+        max_depths=np.empty(batch_size, np.int64),
     )
+    caps = _NO_CAPS if max_depths is None else as_host_array(max_depths, torch.int64)
+    fault = _check(inputs.values, inputs.budgets, caps, inputs.max_depths)
+    if fault == _BAD_SCORE:
+        raise ValueError("edge scores must not be NaN or +inf")
+    if fault == _BAD_BUDGET:
+        raise ValueError(f"budgets must be from 0 to {MAX_BUDGET}, not {budgets.tolist()}")
+    if fault == _BAD_DEPTH:
+        raise ValueError(f"max_depths must not be negative, not {caps.tolist()}")
+    return inputs
+
+
+def as_host_array(tensor: torch.Tensor, dtype: torch.dtype) -> np.ndarray:
+    """The tensor as a C-contiguous numpy array, without an operation where none is needed."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    if tensor.dtype is not dtype or not tensor.is_cpu:
+        tensor = tensor.to(_CPU, dtype)
+    return tensor.contiguous().numpy()
+
+
+_NO_CAPS = np.empty(0, np.int64)
+_BAD_SCORE, _BAD_BUDGET, _BAD_DEPTH = 1, 2, 3
+
+
+@jit
+def _check(values, budgets, caps, max_depths):
+    """Fill ``max_depths`` from ``caps`` (empty: none); returns a fault, or 0.
+
+    At depth 1 only the scores under the root, row 0, are ever read.
+    """
+    illegal = 0
+    for b in range(values.shape[0]):
+        for d in range(values.shape[1]):
+            for p in range(values.shape[2] if d > 0 else 1):
+                for k in range(values.shape[3]):
+                    illegal += not values[b, d, p, k] < np.inf
+        if not 0 <= budgets[b] <= MAX_BUDGET:
+            return _BAD_BUDGET
+        max_depths[b] = values.shape[1]
+        if len(caps):
+            if caps[b] < 0:
+                return _BAD_DEPTH
+            max_depths[b] = min(max_depths[b], caps[b])
+    return _BAD_SCORE if illegal else 0

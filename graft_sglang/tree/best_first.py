@@ -12,14 +12,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from graft_sglang.contracts import (
-    MAX_DEPTH,
-    DraftCandidates,
-    DraftTree,
-    EdgeScores,
-    TreeBuilder,
-)
-from graft_sglang.tree.arrays import allocate, check_inputs, finish
+from graft_sglang.contracts import DraftCandidates, DraftTree, EdgeScores, TreeBuilder
+from graft_sglang.tree.arrays import allocate, check_inputs
 from graft_sglang.tree.jit import jit
 
 
@@ -34,60 +28,51 @@ class BestFirstTreeBuilder(TreeBuilder):
         max_depths: torch.Tensor | None = None,
     ) -> DraftTree:
         inputs = check_inputs(candidates, scores, budgets, max_depths)
-        batch_size = len(inputs.budgets)
-        arrays = allocate(batch_size, int(inputs.budgets.max(initial=0)) + 1)
-        if _grow_batch(*inputs, *arrays):
-            raise ValueError("edge scores must not be NaN or +inf")
-        return finish(arrays)
+        sizes, width = _sizes(inputs.budgets, inputs.max_depths, inputs.token_ids.shape[2])
+        arrays = allocate(len(sizes), width)
+        _grow_batch(inputs.root, inputs.token_ids, inputs.values, sizes, inputs.max_depths, *arrays)
+        return arrays.as_tree()
 
 
 @jit
-def _next_in_order(row, last):
-    """Index of the candidate that follows ``last`` in order (score falling, then index), or -1.
-
-    ``last`` = -1 asks for the first. Returns -2 on NaN or +inf.
-    """
-    best = -1
-    for k in range(row.shape[0]):
-        score = row[k]
-        if not score < np.inf:
-            return -2
-        if last >= 0 and not (score < row[last] or (score == row[last] and k > last)):
-            continue
-        if best < 0 or score > row[best]:
-            best = k
-    return best
-
-
-@jit
-def _path(parents, ranks, node, rank, out):
-    """Write the rank path of child ``rank`` of ``node``; returns its length."""
-    length = 1
-    climb = node
-    while climb > 0:
-        length += 1
-        climb = parents[climb]
-    out[length - 1] = rank
-    place = length - 2
-    climb = node
-    while climb > 0:
-        out[place] = ranks[climb]
-        place -= 1
-        climb = parents[climb]
-    return length
+def _sizes(budgets, max_depths, k):
+    """Nodes of each tree, the root included, and the widest: a tree falls short of its budget
+    only where the K + K^2 + ... + K^depth paths run out."""
+    sizes = np.empty(len(budgets), np.int64)
+    widest = 1
+    for b in range(len(budgets)):
+        paths = 0
+        level_paths = 1
+        for _ in range(max_depths[b]):
+            level_paths *= k
+            paths += level_paths
+            if paths >= budgets[b]:
+                break
+        sizes[b] = min(budgets[b], paths) + 1
+        widest = max(widest, sizes[b])
+    return sizes, widest
 
 
 @jit
-def _before(a, b, keys, heap_parent, heap_rank, parents, ranks, left, right):
-    """Whether entry ``a`` pops before entry ``b``."""
-    if keys[a] != keys[b]:
-        return keys[a] > keys[b]
-    length_a = _path(parents, ranks, heap_parent[a], heap_rank[a], left)
-    length_b = _path(parents, ranks, heap_parent[b], heap_rank[b], right)
-    for place in range(min(length_a, length_b)):
-        if left[place] != right[place]:
-            return left[place] < right[place]
-    return length_a < length_b
+def _grow_batch(
+    root, token_ids, values, sizes, max_depths, tokens, links, scores, ancestors, num_nodes
+):
+    for b in range(len(sizes)):
+        num_nodes[b] = sizes[b]
+        _grow(
+            root[b],
+            token_ids[b],
+            values[b],
+            sizes[b],
+            max_depths[b],
+            tokens[b],
+            links[0, b],
+            links[1, b],
+            links[2, b],
+            links[3, b],
+            scores[b],
+            ancestors[b],
+        )
 
 
 @jit
@@ -95,165 +80,185 @@ def _grow(
     root,
     token_ids,
     values,
-    budget,
+    size,
     max_depth,
-    out_tokens,
-    out_parents,
-    out_depths,
-    out_scores,
-    out_child,
-    out_sibling,
-    out_ancestors,
+    tokens,
+    parents,
+    depths,
+    first_child,
+    next_sibling,
+    scores,
+    ancestors,
 ):
-    """Grow one tree; returns its number of nodes, or -1 on NaN or +inf edges."""
+    """Grow one tree of ``size`` nodes, of which the root is one."""
+    tokens[:] = 0
+    parents[:] = -1
+    depths[:] = 0
+    first_child[:] = -1
+    next_sibling[:] = -1
+    scores[:] = 0.0
+    ancestors[:] = 0
+    tokens[0] = root
+    ancestors[0, 0] = 1
     depth, wide, k = values.shape
-    out_tokens[0] = root
-    out_ancestors[0, 0] = 1
-    if budget == 0 or max_depth == 0:
-        return 1
-    parent_aware = wide > 1
-    capacity = budget + 2
-    # Entries never move; the heap holds their indices. A slot is freed by its pop.
-    keys = np.empty(capacity, np.float64)
-    entry_parent = np.empty(capacity, np.int32)
-    entry_rank = np.empty(capacity, np.int32)
-    heap = np.empty(capacity, np.int32)
-    ranks = np.empty(budget + 1, np.int32)
-    candidate = np.zeros(budget + 1, np.int32)
-    last_child = np.full(budget + 1, -1, np.int32)
-    order = np.full((depth, wide, k), -1, np.int32)
-    filled = np.zeros((depth, wide), np.int32)
-    left = np.empty(MAX_DEPTH + 1, np.int32)
-    right = np.empty(MAX_DEPTH + 1, np.int32)
-    size = 0
-    free = -1
-    used = 0
-    nodes = 1
-    push_parent, push_rank = 0, 0
-    sibling_parent, sibling_rank = -1, -1
+    # One heap entry is a key and (parent << 32 | rank); one pop adds at most two for one.
+    keys = np.empty(size + 1, np.float64)
+    entries = np.empty(size + 1, np.int64)
+    ranks = np.empty(size, np.int32)
+    candidates = np.zeros(size, np.int32)
+    last_child = np.empty(size, np.int32)
+    # Rows of `order` are dealt out to the (depth, parent) rows of `values` as they are reached.
+    order = np.empty((min(size, depth * wide), k), np.int32)
+    order_rows = np.full((depth, wide), -1, np.int32)
+    used_rows = 0
+    heap_size = 0
+    node = 0
     while True:
-        # Offer what the last pop opened: its next sibling, then its first child.
-        for offer in range(2):
-            parent = sibling_parent if offer == 0 else push_parent
-            rank = sibling_rank if offer == 0 else push_rank
-            if parent < 0:
-                continue
-            level = out_depths[parent]
-            if level >= max_depth or rank >= k:
-                continue
-            row = candidate[parent] if parent_aware else 0
-            if filled[level, row] == rank:
-                last = order[level, row, rank - 1] if rank > 0 else -1
-                found = _next_in_order(values[level, row], last)
-                if found < 0:
-                    return -1
-                order[level, row, rank] = found
-                filled[level, row] = rank + 1
-            if free >= 0:
-                slot = free
-                free = -1
-            else:
-                slot = used
-                used += 1
-            keys[slot] = out_scores[parent] + values[level, row, order[level, row, rank]]
-            entry_parent[slot] = parent
-            entry_rank[slot] = rank
-            place = size
-            size += 1
-            while place > 0:
-                above = (place - 1) // 2
-                if not _before(
-                    slot, heap[above], keys, entry_parent, entry_rank, out_parents, ranks,
-                    left, right,
-                ):  # fmt: skip
-                    break
-                heap[place] = heap[above]
-                place = above
-            heap[place] = slot
-        if size == 0 or nodes > budget:
-            return nodes
-        top = heap[0]
-        size -= 1
-        if size > 0:
-            moved = heap[size]
-            place = 0
-            while True:
-                below = 2 * place + 1
-                if below >= size:
-                    break
-                if below + 1 < size and _before(
-                    heap[below + 1], heap[below], keys, entry_parent, entry_rank, out_parents,
-                    ranks, left, right,
-                ):  # fmt: skip
-                    below += 1
-                if not _before(
-                    heap[below], moved, keys, entry_parent, entry_rank, out_parents, ranks,
-                    left, right,
-                ):  # fmt: skip
-                    break
-                heap[place] = heap[below]
-                place = below
-            heap[place] = moved
-        free = top
-        parent = entry_parent[top]
-        rank = entry_rank[top]
-        level = out_depths[parent]
-        row = candidate[parent] if parent_aware else 0
-        chosen = order[level, row, rank]
-        out_tokens[nodes] = token_ids[level, chosen]
-        out_parents[nodes] = parent
-        out_depths[nodes] = level + 1
-        out_scores[nodes] = keys[top]
-        for word in range(nodes // 64 + 1):
-            out_ancestors[nodes, word] = out_ancestors[parent, word]
-        out_ancestors[nodes, nodes // 64] |= np.int64(1) << np.int64(nodes % 64)
-        if last_child[parent] < 0:
-            out_child[parent] = nodes
+        level = depths[node]
+        if level < max_depth and node + 1 < size:
+            row = candidates[node] if wide > 1 else 0
+            if order_rows[level, row] < 0:
+                order_rows[level, row] = used_rows
+                _start_order(values[level, row], order[used_rows])
+                used_rows += 1
+            best = _ranked(values[level, row], order[order_rows[level, row]], 0)
+            _push(
+                keys, entries, heap_size,
+                scores[node] + values[level, row, best], np.int64(node) << 32,
+                parents, ranks, depths,
+            )  # fmt: skip
+            heap_size += 1
+        node += 1
+        if node >= size:
+            return
+        key = keys[0]
+        parent = entries[0] >> 32
+        rank = entries[0] & 0xFFFFFFFF
+        level = depths[parent]
+        row = candidates[parent] if wide > 1 else 0
+        order_row = order[order_rows[level, row]]
+        chosen = order_row[rank]
+        if rank + 1 < k:
+            following = _ranked(values[level, row], order_row, rank + 1)
+            key_in = scores[parent] + values[level, row, following]
+            entry_in = entries[0] + 1
         else:
-            out_sibling[last_child[parent]] = nodes
-        last_child[parent] = nodes
-        ranks[nodes] = rank
-        candidate[nodes] = chosen
-        sibling_parent, sibling_rank = parent, rank + 1
-        push_parent, push_rank = nodes, 0
-        nodes += 1
-        if nodes > budget:
-            return nodes
+            heap_size -= 1
+            key_in = keys[heap_size]
+            entry_in = entries[heap_size]
+        _replace_top(keys, entries, heap_size, key_in, entry_in, parents, ranks, depths)
+        tokens[node] = token_ids[level, chosen]
+        parents[node] = parent
+        depths[node] = level + 1
+        scores[node] = key
+        for word in range(parent // 64 + 1):
+            ancestors[node, word] = ancestors[parent, word]
+        ancestors[node, node // 64] |= np.int64(1) << np.int64(node % 64)
+        if rank == 0:
+            first_child[parent] = node
+        else:
+            next_sibling[last_child[parent]] = node
+        last_child[parent] = node
+        ranks[node] = rank
+        candidates[node] = chosen
 
 
 @jit
-def _grow_batch(
-    root,
-    token_ids,
-    values,
-    budgets,
-    max_depths,
-    out_tokens,
-    out_parents,
-    out_depths,
-    out_scores,
-    out_child,
-    out_sibling,
-    out_ancestors,
-    out_nodes,
-):
-    """Grow every tree of the batch; returns whether an edge was NaN or +inf."""
-    for b in range(root.shape[0]):
-        nodes = _grow(
-            root[b],
-            token_ids[b],
-            values[b],
-            budgets[b],
-            max_depths[b],
-            out_tokens[b],
-            out_parents[b],
-            out_depths[b],
-            out_scores[b],
-            out_child[b],
-            out_sibling[b],
-            out_ancestors[b],
-        )
-        if nodes < 0:
-            return True
-        out_nodes[b] = nodes
-    return False
+def _start_order(row, order):
+    """Prepare ``order``: the identity if ``row`` falls already, else empty (-1)."""
+    for k in range(1, len(row)):
+        if row[k] > row[k - 1]:
+            order[:] = -1
+            return
+    for k in range(len(row)):
+        order[k] = k
+
+
+@jit
+def _ranked(row, order, rank):
+    """Candidate number ``rank`` of ``row``; the ranks before it are known in ``order``.
+
+    Selected when asked for, not sorted: most rows are asked for one or two of their K.
+    """
+    if order[rank] >= 0:
+        return order[rank]
+    best = -1
+    if rank == 0:
+        best = 0
+        for k in range(1, len(row)):
+            if row[k] > row[best]:
+                best = k
+    else:
+        last = order[rank - 1]
+        bound = row[last]
+        for k in range(len(row)):
+            follows = row[k] < bound or (row[k] == bound and k > last)
+            if follows and (best < 0 or row[k] > row[best]):
+                best = k
+    order[rank] = best
+    return best
+
+
+@jit
+def _path_before(a, b, parents, ranks, depths):
+    """Whether entry ``a``'s rank path is the smaller one.
+
+    No entry of the heap extends another (it would have to pop first), so the paths part.
+    """
+    parent_a, rank_a = a >> 32, a & 0xFFFFFFFF
+    parent_b, rank_b = b >> 32, b & 0xFFFFFFFF
+    while depths[parent_a] > depths[parent_b]:
+        rank_a = ranks[parent_a]
+        parent_a = parents[parent_a]
+    while depths[parent_b] > depths[parent_a]:
+        rank_b = ranks[parent_b]
+        parent_b = parents[parent_b]
+    while parent_a != parent_b:
+        rank_a = ranks[parent_a]
+        rank_b = ranks[parent_b]
+        parent_a = parents[parent_a]
+        parent_b = parents[parent_b]
+    return rank_a < rank_b
+
+
+@jit
+def _push(keys, entries, size, key, entry, parents, ranks, depths):
+    place = size
+    while place > 0:
+        above = (place - 1) >> 1
+        if keys[above] > key or (
+            keys[above] == key and _path_before(entries[above], entry, parents, ranks, depths)
+        ):
+            break
+        keys[place] = keys[above]
+        entries[place] = entries[above]
+        place = above
+    keys[place] = key
+    entries[place] = entry
+
+
+@jit
+def _replace_top(keys, entries, size, key, entry, parents, ranks, depths):
+    place = 0
+    while True:
+        below = 2 * place + 1
+        if below >= size:
+            break
+        other = below + 1
+        if other < size and (
+            keys[other] > keys[below]
+            or (
+                keys[other] == keys[below]
+                and _path_before(entries[other], entries[below], parents, ranks, depths)
+            )
+        ):
+            below = other
+        if key > keys[below] or (
+            key == keys[below] and _path_before(entry, entries[below], parents, ranks, depths)
+        ):
+            break
+        keys[place] = keys[below]
+        entries[place] = entries[below]
+        place = below
+    keys[place] = key
+    entries[place] = entry

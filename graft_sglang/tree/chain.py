@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from graft_sglang.contracts import DraftCandidates, DraftTree, EdgeScores, TreeBuilder
-from graft_sglang.tree.arrays import allocate, check_inputs, finish
+from graft_sglang.tree.arrays import allocate, check_inputs
+from graft_sglang.tree.jit import jit
 
 
 class ChainTreeBuilder(TreeBuilder):
@@ -22,23 +24,31 @@ class ChainTreeBuilder(TreeBuilder):
         max_depths: torch.Tensor | None = None,
     ) -> DraftTree:
         inputs = check_inputs(candidates, scores, budgets, max_depths)
-        lengths = [min(pair) for pair in zip(inputs.budgets, inputs.max_depths, strict=True)]
-        arrays = allocate(len(lengths), int(max(lengths, default=0)) + 1)
-        for row, length in enumerate(lengths):
-            arrays.num_nodes[row] = length + 1
-            arrays.token_ids[row, 0] = inputs.root[row]
-            arrays.ancestors[row, 0, 0] = 1
-            choice = 0
-            for node in range(1, length + 1):
-                edges = inputs.values[row, node - 1]
-                edges = edges[choice if len(edges) > 1 else 0]
-                if not (edges < float("inf")).all():
-                    raise ValueError("edge scores must not be NaN or +inf")
-                choice = int(edges.argmax())
-                arrays.token_ids[row, node] = inputs.token_ids[row, node - 1, choice]
-                arrays.parents[row, node] = node - 1
-                arrays.depths[row, node] = node
-                arrays.scores[row, node] = arrays.scores[row, node - 1] + edges[choice]
-                arrays.first_child[row, node - 1] = node
-                arrays.ancestors[row, node, 0] = (2 << node) - 1
-        return finish(arrays)
+        sizes = np.minimum(inputs.budgets, inputs.max_depths) + 1
+        arrays = allocate(len(sizes), int(sizes.max(initial=1)))
+        _follow(inputs.root, inputs.token_ids, inputs.values, sizes, *arrays)
+        return arrays.as_tree()
+
+
+@jit
+def _follow(root, token_ids, values, sizes, tokens, links, scores, ancestors, num_nodes):
+    tokens[:] = 0
+    links[:] = -1
+    links[1] = 0
+    scores[:] = 0.0
+    ancestors[:] = 0
+    for b in range(len(sizes)):
+        num_nodes[b] = sizes[b]
+        tokens[b, 0] = root[b]
+        ancestors[b, 0, 0] = 1
+        choice = 0
+        for node in range(1, sizes[b]):
+            row = values[b, node - 1, choice if values.shape[2] > 1 else 0]
+            choice = np.argmax(row)
+            tokens[b, node] = token_ids[b, node - 1, choice]
+            links[0, b, node] = node - 1
+            links[1, b, node] = node
+            links[2, b, node - 1] = node
+            scores[b, node] = scores[b, node - 1] + row[choice]
+            # At most MAX_DEPTH + 1 nodes: they fit one word.
+            ancestors[b, node, 0] = ancestors[b, node - 1, 0] | np.int64(1) << np.int64(node)

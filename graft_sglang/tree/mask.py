@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from graft_sglang.contracts import DraftTree
+from graft_sglang.tree.arrays import as_host_array
 from graft_sglang.tree.jit import jit
 
 
 def node_positions(tree: DraftTree, prefix_lens: torch.Tensor) -> torch.Tensor:
-    """int64 [bs, N]: prefix length + depth; siblings share a position."""
+    """int64 [bs, N]: prefix length + depth; siblings share a position.
+
+    Padding columns get the root's position.
+    """
     return prefix_lens[:, None].to(torch.int64) + tree.depths
 
 
 def expand_masks(
-    tree: DraftTree, prefix_lens: torch.Tensor, widths: torch.Tensor | None = None
+    tree: DraftTree,
+    prefix_lens: torch.Tensor,
+    widths: torch.Tensor | None = None,
+    out: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Visibility of prefix and nodes, one row-major [w, prefix + w] block a request.
 
@@ -25,43 +31,42 @@ def expand_masks(
     Args:
         tree: on the CPU.
         prefix_lens: int64 [bs] on the CPU.
-        widths: int64 [bs] on the CPU, query nodes of each block; default: ``num_nodes``.
+        widths: int64 [bs] on the CPU, query nodes w of each block; default: ``num_nodes``.
+        out: bool, 1-D, contiguous, on the CPU: written from its start and returned cut to size.
 
     Returns:
         bool [sum of w * (prefix + w)], True = visible, the blocks one after the other.
 
     Raises:
-        ValueError: a width is smaller than its tree.
+        ValueError: a width is smaller than its tree, or ``out`` is too small.
     """
-    sizes = tree.num_nodes.to(torch.int64)
-    if widths is None:
-        widths = sizes
-    if (widths < sizes).any():
-        raise ValueError(f"widths {widths.tolist()} are below the trees' {sizes.tolist()} nodes")
-    total = int((widths * (prefix_lens + widths)).sum())
-    mask = np.zeros(total, np.bool_)
-    _expand(
-        tree.ancestors.numpy(),
-        tree.num_nodes.numpy(),
-        prefix_lens.numpy(),
-        widths.numpy(),
-        mask,
-    )
-    return torch.from_numpy(mask)
+    sizes = as_host_array(tree.num_nodes, torch.int64)
+    prefixes = as_host_array(prefix_lens, torch.int64)
+    queries = sizes if widths is None else as_host_array(widths, torch.int64)
+    if (queries < sizes).any():
+        raise ValueError(f"widths {queries.tolist()} are below the trees' {sizes.tolist()} nodes")
+    total = int((queries * (prefixes + queries)).sum())
+    if out is None:
+        out = torch.empty(total, dtype=torch.bool)
+    elif out.numel() < total:
+        raise ValueError(f"the mask has {total} elements, its buffer only {out.numel()}")
+    _expand(as_host_array(tree.parents, torch.int32), sizes, prefixes, queries, out.numpy())
+    return out[:total]
 
 
 @jit
-def _expand(ancestors, num_nodes, prefix_lens, widths, mask):
+def _expand(parents, sizes, prefixes, widths, mask):
     start = 0
-    for b in range(num_nodes.shape[0]):
-        prefix = prefix_lens[b]
-        for node in range(widths[b]):
+    for b in range(len(sizes)):
+        prefix, width = prefixes[b], widths[b]
+        for node in range(width):
             mask[start : start + prefix] = True
             start += prefix
-            if node >= num_nodes[b]:
-                mask[start + node] = True
-            else:
-                for other in range(node + 1):
-                    word = ancestors[b, node, other // 64]
-                    mask[start + other] = (word >> np.int64(other % 64)) & np.int64(1)
-            start += widths[b]
+            mask[start : start + width] = False
+            mask[start + node] = True
+            if node < sizes[b]:
+                above = parents[b, node]
+                while above >= 0:
+                    mask[start + above] = True
+                    above = parents[b, above]
+            start += width
