@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from sglang.srt.layers.attention.attention_registry import register_attention_backend
 from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
-from sglang.srt.layers.radix_attention import AttentionType
+from sglang.srt.layers.radix_attention import AttentionType, RadixAttention
 from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 from sglang.srt.server_args import ATTENTION_BACKEND_CHOICES, DRAFT_ATTENTION_BACKEND_CHOICES
 from torch.nn.functional import scaled_dot_product_attention
@@ -23,6 +23,17 @@ class GraftCpuAttention(TorchNativeAttnBackend):
     row-major, concatenated). Its keys are the committed slots and the window's own.
     """
 
+    def __init__(self, model_runner: Any) -> None:
+        super().__init__(model_runner)
+        for module in model_runner.model.modules():
+            if isinstance(module, RadixAttention) and (
+                module.logit_cap > 0 or module.is_cross_attention
+            ):
+                raise ValueError(
+                    "This model's attention (a logit cap or cross attention) can't be computed "
+                    "on a machine without an accelerator."
+                )
+
     def forward_extend(
         self,
         q: torch.Tensor,
@@ -35,10 +46,6 @@ class GraftCpuAttention(TorchNativeAttnBackend):
     ) -> torch.Tensor:
         if not forward_batch.forward_mode.is_target_verify():
             return super().forward_extend(q, k, v, layer, forward_batch, save_kv_cache, **kwargs)
-        if kwargs.get("sinks") is not None or layer.logit_cap > 0 or layer.is_cross_attention:
-            raise NotImplementedError(
-                "attention sinks, logit caps and cross attention have no verify window on the CPU"
-            )
         if save_kv_cache and k is not None and v is not None:
             location = KVWriteLoc(forward_batch.out_cache_loc, self.swa_out_cache_loc)
             self.token_to_kv_pool.set_kv_buffer(layer, location, k, v)

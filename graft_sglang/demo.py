@@ -1,0 +1,86 @@
+"""The demo: the same prompts to a GRAFT server and to one without speculation."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+
+from openai import OpenAI
+
+from graft_sglang.server import LocalServer
+
+PROMPTS = (
+    "Tom has 12 apples and buys 7 more. He gives 5 to his sister. How many does he have?",
+    "Write a Python function that checks whether a string is a palindrome.",
+    "What are the primary colors?",
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer and, of a GRAFT server, its acceptance statistics."""
+
+    text: str
+    tokens: int
+    seconds: float
+    accept_length: float
+    """Tokens a verification committed, mean over the rounds (accepted drafts + 1)."""
+    nodes: float
+    """Draft nodes a round, mean; the root is not counted."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print both servers' answers side by side; returns 0 if every answer is the same."""
+    prompts = arguments.prompt or list(PROMPTS)
+    base = [
+        "--model-path", arguments.target, "--dtype", "float32", "--mem-fraction-static", "0.4",
+        "--max-total-tokens", "16384", "--log-level", "warning",
+    ]  # fmt: skip
+    graft = [
+        "--speculative-algorithm", "GRAFT", "--speculative-draft-model-path", arguments.drafter,
+        "--graft-budget", str(arguments.budget),
+    ]  # fmt: skip
+    print(f"Starting a GRAFT server: sglang.launch_server {' '.join(base[:2] + graft)}")
+    trees = _answers(base + graft, prompts, arguments.tokens)
+    print("Starting the same server without speculation")
+    plain = _answers(base, prompts, arguments.tokens)
+    for prompt, ours, theirs in zip(prompts, trees, plain, strict=True):
+        print(f"\n> {prompt}\n{ours.text.strip()}")
+        print(
+            f"  GRAFT: {ours.tokens} tokens, accept length {ours.accept_length:.2f}, "
+            f"{ours.nodes:.1f} nodes a round, {ours.tokens / ours.seconds:.1f} tokens/s; "
+            f"without speculation: {theirs.tokens / theirs.seconds:.1f} tokens/s, "
+            f"{'the same text' if ours.text == theirs.text else 'ANOTHER TEXT'}"
+        )
+    ours_s, theirs_s = (sum(a.seconds for a in answers) for answers in (trees, plain))
+    print(f"\nTime without speculation / with GRAFT, all prompts: {theirs_s / ours_s:.2f}")
+    return 0 if all(a.text == b.text for a, b in zip(trees, plain, strict=True)) else 1
+
+
+def _answers(flags: list[str], prompts: list[str], tokens: int) -> list[Answer]:
+    with LocalServer(flags) as server, OpenAI(base_url=f"{server.url}/v1", api_key="-") as client:
+        _ask(client, "Hello", 8)  # the first request also compiles
+        return [_ask(client, prompt, tokens) for prompt in prompts]
+
+
+def _ask(client: OpenAI, prompt: str, tokens: int) -> Answer:
+    started = time.perf_counter()
+    reply = client.chat.completions.create(
+        model="default",
+        messages=[{"role": "user", "content": prompt}],
+        temperature=0,
+        max_tokens=tokens,
+        extra_body={"return_spec_tokens_details": True},
+    )
+    seconds = time.perf_counter() - started
+    extension = getattr(reply, "sglext", None) or {}
+    details = extension.get("spec_tokens_details") or {}
+    rounds = details.get("spec_verify_ct") or 0
+    return Answer(
+        text=reply.choices[0].message.content or "",
+        tokens=reply.usage.completion_tokens if reply.usage else 0,
+        seconds=seconds,
+        accept_length=1 + details["spec_num_correct_drafts"] / rounds if rounds else 1.0,
+        nodes=details.get("spec_cap_length", 0.0),
+    )

@@ -1,0 +1,97 @@
+"""Sampling is distribution-identical: token frequencies with and without trees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2_contingency
+
+from prompts import prompts
+from server import Server
+
+DRAWS = 2_000
+BATCH = 500
+"""Prompts a POST; the server runs 16 at a time."""
+
+
+def draw(server: Server, **parameters: Any) -> Counter[tuple[int, ...]]:
+    """How often each continuation of three tokens came; the last two are verified by trees."""
+    counts: Counter[tuple[int, ...]] = Counter()
+    for _ in range(DRAWS // BATCH):
+        answers = server.generate(
+            [prompts()[5]] * BATCH, 3, temperature=1.0, ignore_eos=True, **parameters
+        )
+        counts.update(tuple(answer["output_ids"]) for answer in answers)
+    return counts
+
+
+def p_value(one: Counter[Any], other: Counter[Any]) -> float:
+    """Two-sample chi-square over the outcomes seen at least 10 times, the rest in one cell."""
+    common = [key for key in one | other if one[key] + other[key] >= 10]
+    table = np.array([[c[key] for key in common] for c in (one, other)])
+    rest = [[c.total() - row.sum()] for c, row in zip((one, other), table, strict=True)]
+    table = np.hstack([table, rest])
+    return float(chi2_contingency(table[:, table.sum(0) > 0]).pvalue)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"top_k": 4}, {"top_p": 0.6}, {"min_p": 0.2}, {"top_k": 8, "top_p": 0.8, "min_p": 0.05}],
+    ids=lambda p: "-".join(p),
+)
+def test_token_frequencies(
+    graft: Server, reference: Server, script: Any, parameters: dict[str, Any]
+) -> None:
+    """Faults 2 and 3 on the server: no silent greedy verification, no bias among siblings."""
+    script.budgets(24)
+    trees, plain = draw(graft, **parameters), draw(reference, **parameters)
+    assert len(trees) > 8, "draws must differ"
+    assert p_value(trees, plain) > 0.001
+    for place in range(3):
+        assert p_value(_marginal(trees, place), _marginal(plain, place)) > 0.001
+
+
+def _marginal(counts: Counter[tuple[int, ...]], place: int) -> Counter[int]:
+    total: Counter[int] = Counter()
+    for key, count in counts.items():
+        total[key[place]] += count
+    return total
+
+
+def test_plain_temperature(graft: Server, reference: Server, script: Any) -> None:
+    script.budgets(24)
+    bias = {"logit_bias": {str(token): 9.0 for token in range(300, 312)}}
+    assert p_value(draw(graft, **bias), draw(reference, **bias)) > 0.001
+
+
+def test_greedy_and_sampled_requests_share_a_batch(
+    graft: Server, reference: Server, script: Any
+) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    script.budgets(24)
+    plain = reference.generate([prompts()[0]], 48)[0]["output_ids"]
+    with ThreadPoolExecutor(6) as pool:
+        jobs = [
+            pool.submit(graft.generate, [prompts()[0]], 48, temperature=float(i % 2))
+            for i in range(6)
+        ]
+    assert all(job.result()[0]["output_ids"] == plain for job in jobs[::2])
+
+
+def test_seeds_decide_under_deterministic_inference(start: Any, pool: Any, script: Any) -> None:
+    """With SGLang's seeded sampler a token depends on seed and position only: trees change nothing."""
+    from server import FLOAT32
+
+    request = {"tokens": 32, "temperature": 1.0, "ignore_eos": True}
+    script.budgets(24)
+    flags = ("--enable-deterministic-inference",)
+    server = start(*flags)
+    trees = [server.generate([prompts()[5]], sampling_seed=s, **request)[0] for s in range(6)]
+    plain_server = pool.get(*FLOAT32, *flags)
+    plain = [plain_server.generate([prompts()[5]], sampling_seed=s, **request)[0] for s in range(6)]
+    assert [t["output_ids"] for t in trees] == [p["output_ids"] for p in plain]
+    assert len({tuple(t["output_ids"]) for t in trees}) == 6
