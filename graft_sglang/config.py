@@ -79,7 +79,9 @@ def resolve(
     try:
         return GraftConfig(**merged)
     except TypeError as error:
-        raise ConfigError(f"GRAFT's configuration has a value of the wrong type: {error}.") from error
+        raise ConfigError(
+            f"GRAFT's configuration has a value of the wrong type: {error}."
+        ) from error
 
 
 def _read(source: str, origin: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -35,7 +36,7 @@ class LocalServer:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self._log = tempfile.NamedTemporaryFile(suffix=".log")  # noqa: SIM115
+        self._log = tempfile.NamedTemporaryFile(suffix=".log")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "sglang.launch_server", "--port", str(port), *self._arguments],
             stdout=self._log,
@@ -62,14 +63,10 @@ class LocalServer:
     def stop(self) -> None:
         """Ask the server to end; after 20 seconds end its whole process group."""
         self._process.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
         self._log.close()
 

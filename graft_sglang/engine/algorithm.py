@@ -44,7 +44,7 @@ class GraftAlgorithm(CustomSpecAlgo):
 
     def create_future_map(self, *args: Any, **kwargs: Any) -> Any:
         # The enum's method only passes `self` on to the map, which asks it is_*() questions.
-        return SpeculativeAlgorithm.create_future_map(self, *args, **kwargs)  # type: ignore[arg-type]
+        return SpeculativeAlgorithm.create_future_map(self, *args, **kwargs)
 
     def get_platform_worker_cls(self) -> type | None:
         return None

@@ -11,7 +11,7 @@ from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
 class _HostTensor(torch.Tensor):
     """A CPU tensor on which ``record_stream``, which torch lacks there, does nothing."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     def record_stream(self, stream: Any) -> None:
         del stream

@@ -51,9 +51,7 @@ def assign_req_to_token(
 ) -> None:
     """Write ``out_cache_loc`` into columns ``start_offset .. end_offset`` of each request's row."""
     start = 0
-    bounds = zip(
-        req_pool_indices.tolist(), start_offset.tolist(), end_offset.tolist(), strict=True
-    )
+    bounds = zip(req_pool_indices.tolist(), start_offset.tolist(), end_offset.tolist(), strict=True)
     for row, begin, end in list(bounds)[:batch_size]:
         count = max(end - begin, 0)
         req_to_token[row, begin : begin + count] = out_cache_loc[start : start + count].to(

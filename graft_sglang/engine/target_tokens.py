@@ -52,9 +52,9 @@ def _stop_ids(req: Any) -> set[int]:
     return {token for token in found if token is not None}
 
 
-def greedy_tokens(logits: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+def greedy_tokens(logits: torch.Tensor, batch_size: int) -> torch.Tensor:
     """The target's argmax at every node, int64 [bs, width]."""
-    return logits.argmax(dim=-1).view(shape)
+    return logits.argmax(dim=-1).view(batch_size, -1)
 
 
 def sampled_tokens(
@@ -104,7 +104,5 @@ def _draw(
     view.grammars = None
     greedy = view.top_ks <= 1
     best = logits.argmax(dim=-1)
-    drawn = sampler(
-        LogitsProcessorOutput(next_token_logits=logits), view, False, [], [], positions
-    )
+    drawn = sampler(LogitsProcessorOutput(next_token_logits=logits), view, False, [], [], positions)
     return torch.where(greedy, best.to(drawn.dtype), drawn)

@@ -17,7 +17,6 @@ from sglang.srt.model_executor.forward_batch_info import (
     ForwardMode,
 )
 from sglang.srt.runtime_context import get_parallel, get_spec
-from sglang.srt.speculative.dflash_info_v2 import DFlashDraftInputV2
 from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
 from sglang.srt.speculative.draft_worker_common import make_draft_input_v2
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
@@ -225,7 +224,7 @@ class GraftWorker(DFlashWorkerV2):
         """The target's own token at every node that matters, int64 [bs, width] on the CPU."""
         info = batch.sampling_info
         if info.is_all_greedy:
-            tokens = greedy_tokens(logits, tuple(tree.token_ids.shape))
+            tokens = greedy_tokens(logits, len(batch.reqs))
         else:
             tokens = sampled_tokens(logits, tree, self.model_runner.sampler, info, positions)
             tokens = tokens.to(logits.device)

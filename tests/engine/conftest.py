@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from server import FLOAT32, GRAFT, Pool, Server
 
 IMPORT = ("--graft-import", "parts", "--graft-budget-policy", "scripted")

@@ -19,7 +19,7 @@ from graft_sglang.registry import budget_policies
 
 @budget_policies.register("scripted")
 class ScriptedBudget(BudgetPolicy):
-    """The budgets in the file ``$GRAFT_TEST_BUDGETS`` (a JSON list), cycled over rows and rounds."""
+    """The JSON list in the file ``$GRAFT_TEST_BUDGETS``, cycled over rows and rounds."""
 
     def __init__(self, max_budget: int) -> None:
         self._max = max_budget

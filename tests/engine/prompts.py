@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from transformers import AutoTokenizer
-
 from server import TARGET
+from transformers import AutoTokenizer
 
 QUESTIONS = (
     "Tom has 12 apples and buys 7 more. He gives 5 to his sister. How many apples does he have?",

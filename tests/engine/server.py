@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,13 @@ class Server:
 
     def generate(self, input_ids: Any, tokens: int = 32, **parameters: Any) -> Any:
         """Greedy by default; answers of ``/generate``, a list for a list of prompts."""
-        extra = {k: parameters.pop(k) for k in ("return_logprob", "top_logprobs_num") if k in parameters}
+        extra = {
+            k: parameters.pop(k) for k in ("return_logprob", "top_logprobs_num") if k in parameters
+        }
         sampling = {"temperature": 0.0, "max_new_tokens": tokens, **parameters}
-        reply = self.post("/generate", {"input_ids": input_ids, "sampling_params": sampling, **extra})
+        reply = self.post(
+            "/generate", {"input_ids": input_ids, "sampling_params": sampling, **extra}
+        )
         assert reply.status_code == 200, reply.text
         return reply.json()
 
@@ -96,10 +101,8 @@ class Server:
             return list(pool.map(lambda p: self.generate(p, **parameters), prompts))
 
     def stop(self) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
         self._log.close()
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from prompts import prompts
 from server import FLOAT32, GRAFT, Pool, Server, environment, ids, mat
 
@@ -35,7 +34,9 @@ def custom(pool: Pool) -> Server:
 
 
 def test_quickstart(custom: Server) -> None:
-    statistics = re.search(r"accept length ([\d.]+), nodes a round ([\d.]+)", run("quickstart.py", custom))
+    statistics = re.search(
+        r"accept length ([\d.]+), nodes a round ([\d.]+)", run("quickstart.py", custom)
+    )
     assert statistics
     assert float(statistics[1]) > 1
     assert 1 < float(statistics[2]) <= 64

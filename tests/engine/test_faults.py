@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-
 from prompts import chat, prompts, tokenizer
 from server import Server, ids, mat
 
@@ -27,9 +26,7 @@ def test_token_id_0_on_the_true_path(graft: Server, reference: Server, script: A
     assert mat(answers) > 4
 
 
-def test_unequal_accept_lengths_in_one_batch(
-    graft: Server, reference: Server, script: Any
-) -> None:
+def test_unequal_accept_lengths_in_one_batch(graft: Server, reference: Server, script: Any) -> None:
     """Strides and accept indices at batch > 1 (sglang 26866)."""
     question = prompts()[:4]
     plain = ids(reference.generate(question, 64))
@@ -56,7 +53,7 @@ def test_truth_always_at_rank_2(graft: Server, reference: Server, script: Any) -
 def test_max_new_tokens_is_never_exceeded(
     graft: Server, reference: Server, script: Any, limit: int
 ) -> None:
-    """Tokens accepted beyond the limit must not leak, nor be drafted (sglang 31599, llama.cpp 224)."""
+    """Tokens beyond the limit must neither leak nor be drafted (sglang 31599, llama.cpp 224)."""
     question = prompts()[3:5]
     plain = ids(reference.generate(question, 64, ignore_eos=True))
     script.oracle(question, plain)
@@ -71,9 +68,7 @@ def test_max_new_tokens_is_never_exceeded(
             assert meta["spec_num_correct_drafts"] == min(limit - 2, 11)
 
 
-def test_stop_token_inside_one_accepted_run(
-    graft: Server, reference: Server, script: Any
-) -> None:
+def test_stop_token_inside_one_accepted_run(graft: Server, reference: Server, script: Any) -> None:
     """An accepted run `a b STOP c d` ends at STOP (sglang 33758)."""
     question = prompts()[:1]
     plain = reference.generate(question, 48, ignore_eos=True)[0]["output_ids"]
@@ -92,7 +87,9 @@ def test_stop_string_early_in_a_long_accepted_run(
     plain = reference.generate(question, 48, ignore_eos=True)[0]["output_ids"]
     text = tokenizer().decode(plain)
     pieces = [tokenizer().decode(plain[i : i + 1]) for i in range(len(plain))]
-    stop = next(p for i, p in enumerate(pieces[2:8], 2) if p.strip() and p not in "".join(pieces[:i]))
+    stop = next(
+        p for i, p in enumerate(pieces[2:8], 2) if p.strip() and p not in "".join(pieces[:i])
+    )
     expected = reference.generate(question, 48, stop=[stop])[0]
     script.oracle(question, [plain])
     answer = graft.generate(question, 48, stop=[stop])[0]
@@ -103,7 +100,9 @@ def test_stop_string_early_in_a_long_accepted_run(
 def test_prefix_reuse_keeps_the_accept_length(graft: Server, script: Any) -> None:
     """The drafter's KV must survive a prefix hit (vllm 47930, dflash 165)."""
     script.budgets(32)
-    prompt = chat("Explain slowly, step by step, how to bake bread at home, and why each step matters.")
+    prompt = chat(
+        "Explain slowly, step by step, how to bake bread at home, and why each step matters."
+    )
     first = graft.generate([prompt], 96)
     second = graft.generate([prompt], 96)
     assert second[0]["meta_info"]["cached_tokens"] > 0

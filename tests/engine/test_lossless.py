@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from prompts import prompts
 from server import DFLASH, FLOAT32, Pool, Server, ids, mat
 
@@ -68,9 +67,8 @@ def test_identical_without_overlap_scheduling(
 
 def test_identical_to_a_plain_transformers_loop(expected: list[list[int]]) -> None:
     import torch
-    from transformers import AutoModelForCausalLM
-
     from server import TARGET
+    from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(TARGET, dtype=torch.float32).eval()
     stops = set(model.generation_config.eos_token_id)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from prompts import prompts
 from server import DRAFTER, FLOAT32, GRAFT, TARGET, Server, environment, ids
 

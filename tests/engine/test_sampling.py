@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency
-
 from prompts import prompts
+from scipy.stats import chi2_contingency
 from server import Server
 
 DRAWS = 2_000
@@ -83,7 +82,7 @@ def test_greedy_and_sampled_requests_share_a_batch(
 
 
 def test_seeds_decide_under_deterministic_inference(start: Any, pool: Any, script: Any) -> None:
-    """With SGLang's seeded sampler a token depends on seed and position only: trees change nothing."""
+    """With SGLang's seeded sampler a token depends on seed and position only."""
     from server import FLOAT32
 
     request = {"tokens": 32, "temperature": 1.0, "ignore_eos": True}

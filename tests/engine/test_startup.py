@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from server import BASE, DRAFTER, GRAFT, environment
 
 ALGORITHM = GRAFT[:2]
