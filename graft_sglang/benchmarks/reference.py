@@ -107,8 +107,10 @@ def visibility(tree: ReferenceTree) -> list[list[bool]]:
     size = len(tree.tokens)
     rows = []
     for node in range(size):
-        seen = ancestors(tree, node)
-        rows.append([other in seen for other in range(size)])
+        row = [False] * size
+        for seen in ancestors(tree, node):
+            row[seen] = True
+        rows.append(row)
     return rows
 
 

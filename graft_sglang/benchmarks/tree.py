@@ -1,0 +1,180 @@
+"""Host time of a round's tree: build with ancestor masks and links, and the mask's expansion.
+
+``python -m graft_sglang.benchmarks.tree [--json FILE]`` times the Numba builder beside the
+plain-Python reference in the same run, on random candidates of depth 15 with 32 a depth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import torch
+
+from graft_sglang.benchmarks import reference
+from graft_sglang.contracts import DraftCandidates, EdgeScores
+from graft_sglang.tree.best_first import BestFirstTreeBuilder
+from graft_sglang.tree.mask import expand_masks
+
+DEPTH = 15
+CANDIDATES = 32
+PREFIX = 512
+BUDGETS = (32, 64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; milliseconds a batch."""
+
+    step: str
+    budget: int
+    parents: int
+    batch_size: int
+    median_ms: float
+    p99_ms: float
+    reference_median_ms: float | None = None
+    speedup: float | None = None
+
+
+def random_case(batch_size: int, parents: int, seed: int) -> tuple[DraftCandidates, EdgeScores]:
+    """Peaked random marginals; with ``parents`` = K each parent changes its children's scores."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(batch_size, DEPTH, 4096, generator=generator)
+    log_probs, token_ids = torch.log_softmax(logits, dim=-1).topk(CANDIDATES)
+    values = log_probs[:, :, None, :]
+    if parents > 1:
+        values = values + 0.5 * torch.randn(
+            batch_size, DEPTH, parents, CANDIDATES, generator=generator
+        )
+    candidates = DraftCandidates(
+        root=torch.zeros(batch_size, dtype=torch.int64),
+        token_ids=token_ids,
+        log_probs=log_probs,
+        hidden_cosines=torch.zeros(batch_size, DEPTH - 1),
+    )
+    return candidates, EdgeScores(values)
+
+
+def timed(call: Callable[[], object], repeats: int) -> tuple[float, float]:
+    """Median and 99th percentile of the call's time in milliseconds, warmed up."""
+    call()
+    times = []
+    for _ in range(repeats):
+        start = perf_counter()
+        call()
+        times.append(perf_counter() - start)
+    median, p99 = np.percentile(times, (50, 99)) * 1e3
+    return float(median), float(p99)
+
+
+def measure_build(budget: int, parents: int, batch_size: int, repeats: int) -> Row:
+    """Builder and reference on the same batch."""
+    candidates, scores = random_case(batch_size, parents, seed=budget)
+    budgets = torch.full((batch_size,), budget)
+    builder = BestFirstTreeBuilder()
+    token_ids, values = candidates.token_ids.tolist(), scores.values.tolist()
+
+    def slow() -> None:
+        for ids, edges in zip(token_ids, values, strict=True):
+            tree = reference.best_first(0, ids, edges, budget, DEPTH)
+            reference.visibility(tree)
+            reference.links(tree)
+
+    median, p99 = timed(lambda: builder.build(candidates, scores, budgets), repeats)
+    reference_median, _ = timed(slow, max(5, repeats // 100))
+    return Row(
+        "build + masks + links",
+        budget,
+        parents,
+        batch_size,
+        median,
+        p99,
+        reference_median,
+        reference_median / median,
+    )
+
+
+def measure_expansion(budget: int, batch_size: int, repeats: int) -> Row:
+    """FULL_MASK of finished trees at a fixed prefix."""
+    candidates, scores = random_case(batch_size, 1, seed=budget)
+    tree = BestFirstTreeBuilder().build(candidates, scores, torch.full((batch_size,), budget))
+    prefix_lens = torch.full((batch_size,), PREFIX)
+    median, p99 = timed(lambda: expand_masks(tree, prefix_lens), repeats)
+    return Row(f"FULL_MASK, prefix {PREFIX}", budget, 1, batch_size, median, p99)
+
+
+def measure(repeats: int) -> list[Row]:
+    """All rows of the table."""
+    rows = [measure_build(b, p, 1, repeats) for p in (1, CANDIDATES) for b in BUDGETS]
+    rows += [measure_build(64, p, 8, repeats) for p in (1, CANDIDATES)]
+    rows += [measure_expansion(b, 1, repeats) for b in BUDGETS]
+    rows.append(measure_expansion(64, 8, repeats))
+    return rows
+
+
+def environment() -> dict[str, str]:
+    """Where and when this ran, and with which versions."""
+    packages = ("graft-sglang", "numba", "numpy", "torch")
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
+        "load": f"{os.getloadavg()[0]:.1f} (1 minute average before the run)",
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def as_table(rows: list[Row]) -> str:
+    """Markdown."""
+    lines = [
+        "| step | B | P | batch | median ms | p99 ms | Python reference ms | times faster |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        slow = "" if row.reference_median_ms is None else f"{row.reference_median_ms:.2f}"
+        ratio = "" if row.speedup is None else f"{row.speedup:.0f}"
+        lines.append(
+            f"| {row.step} | {row.budget} | {row.parents} | {row.batch_size} "
+            f"| {row.median_ms:.4f} | {row.p99_ms:.4f} | {slow} | {ratio} |"
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, print, and write JSON where asked."""
+    parser = argparse.ArgumentParser(prog="python -m graft_sglang.benchmarks.tree")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
+    parser.add_argument("--repeats", type=int, default=2000, metavar="N", help="default: 2000")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    where = environment()
+    rows = measure(options.repeats)
+    sys.stdout.write(f"D={DEPTH}, K={CANDIDATES}; {options.repeats} repeats; times a batch\n")
+    sys.stdout.writelines(f"{name}: {value}\n" for name, value in where.items())
+    sys.stdout.write(as_table(rows) + "\n")
+    if options.json:
+        document = {"environment": where, "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
