@@ -8,8 +8,15 @@ from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 
 from graft_sglang.config import GraftConfig
+from graft_sglang.engine.cpu_platform import is_active as on_our_cpu_platform
 from graft_sglang.engine.flags import config_of
-from graft_sglang.engine.startup import DraftShape, check_features, read_draft_shape, verify_width
+from graft_sglang.engine.startup import (
+    DraftShape,
+    check_attention,
+    check_features,
+    read_draft_shape,
+    verify_width,
+)
 
 NAME = "GRAFT"
 
@@ -67,6 +74,8 @@ class GraftAlgorithm(CustomSpecAlgo):
         """
         config = config_of(server_args)
         check_features(server_args)
+        if not on_our_cpu_platform():
+            check_attention(server_args)
         shape = read_draft_shape(server_args)
         width = verify_width(config, shape, server_args.speculative_num_draft_tokens)
         _check_components(config, shape, width)

@@ -20,6 +20,9 @@ class DraftShape:
     vocab_size: int
 
 
+MASKED_ATTENTION = ("flashinfer", "triton")
+"""GPU attention backends that read a verify window's mask; the others would ignore it."""
+
 # What can't be verified losslessly as a tree, or has never been run: refused, not degraded.
 _REFUSED_FEATURES = (
     ("pp_size", lambda v: v > 1, "pipeline parallelism (--pp-size)"),
@@ -42,6 +45,32 @@ def check_features(server_args: Any) -> None:
         raise ConfigError("GRAFT does not serve disaggregated prefill and decode; leave it off.")
     if (getattr(server_args, "attn_dp_size", None) or 1) > 1:
         raise ConfigError("GRAFT does not serve data-parallel attention; leave it off.")
+
+
+def check_attention(server_args: Any) -> None:
+    """On a GPU: an attention backend that reads tree masks, and no captured decode graph.
+
+    SGLang captures a DFlash verify of one width and without a mask, so a replayed graph would
+    verify a tree as if it were a chain.
+
+    Raises:
+        ConfigError: an attention backend that ignores masks.
+    """
+    from sglang.srt.model_executor.cuda_graph_config import Backend, Phase, with_phase
+
+    names = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
+    chosen = {getattr(server_args, name) for name in names} - {None}
+    wrong = sorted(chosen - set(MASKED_ATTENTION))
+    if wrong:
+        raise ConfigError(
+            f"GRAFT needs an attention backend that reads tree masks ("
+            f"{' or '.join(MASKED_ATTENTION)}), not {wrong[0]}: set --attention-backend."
+        )
+    if not chosen:
+        server_args.attention_backend = MASKED_ATTENTION[0]
+    server_args.cuda_graph_config = with_phase(
+        server_args.cuda_graph_config, Phase.DECODE, backend=Backend.DISABLED
+    )
 
 
 def read_draft_shape(server_args: Any) -> DraftShape:

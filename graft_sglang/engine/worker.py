@@ -11,15 +11,9 @@ from sglang.srt.lora.layers import unwrap_lora_layer
 from sglang.srt.managers.scheduler import GenerationBatchResult
 from sglang.srt.managers.tp_worker import TpModelWorker
 from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool
-from sglang.srt.model_executor.forward_batch_info import (
-    CaptureHiddenMode,
-    ForwardBatch,
-    ForwardMode,
-)
 from sglang.srt.runtime_context import get_parallel, get_spec
 from sglang.srt.speculative.dflash_worker_v2 import DFlashWorkerV2
 from sglang.srt.speculative.draft_worker_common import make_draft_input_v2
-from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_tp_sync import SpecTpSyncSite
 from sglang.srt.speculative.spec_utils import (
     GrammarTree,
@@ -35,12 +29,15 @@ from graft_sglang.contracts import (
     RoundOutcome,
 )
 from graft_sglang.engine.components import build_components
+from graft_sglang.engine.draft import draft_batch
 from graft_sglang.engine.flags import config_of
 from graft_sglang.engine.history import AcceptHistory
 from graft_sglang.engine.marginals import candidates_from_hidden
 from graft_sglang.engine.target_tokens import adjust_logits, greedy_tokens, sampled_tokens
-from graft_sglang.engine.verify import Window, compact_target_kv, plan_window, verify_tree
+from graft_sglang.engine.verify import compact_target_kv, verify_tree
+from graft_sglang.engine.window import Window, plan_window
 from graft_sglang.tree.acceptance import AcceptedPaths, accept_paths
+from graft_sglang.tree.warmup import warm_up
 
 
 class GraftWorker(DFlashWorkerV2):
@@ -74,6 +71,7 @@ class GraftWorker(DFlashWorkerV2):
                 target_embedding=self._target_embedding,
             ),
         )
+        warm_up(self._parts.builder)
         self._history = AcceptHistory()
         self._context_len = int(model_config.context_len)
 
@@ -140,41 +138,23 @@ class GraftWorker(DFlashWorkerV2):
 
     def _draft(self, batch: Any, block: Window) -> DraftCandidates:
         """One drafter forward over [root, mask, ..., mask]."""
-        batch_size, block_size = block.slots.shape
-        target_model = self.target_worker.model_runner.model
-        root = batch.spec_info.bonus_tokens.view(-1)
-        block_ids = torch.full_like(block.slots, int(self._mask_token_id))
-        block_ids[:, 0] = root
-        embeddings = unwrap_lora_layer(target_model.get_input_embeddings())(block_ids)
-        if self._noise_embed_scale != 1.0:
-            embeddings = embeddings * self._noise_embed_scale
-        positions = batch.seq_lens[:, None] + self._block_pos_offsets
-        host_bound = block.plan.seq_lens_cpu + block_size
-        forward_batch = ForwardBatch(
-            forward_mode=ForwardMode.TARGET_VERIFY,
-            batch_size=batch_size,
-            input_ids=block_ids.flatten(),
-            req_pool_indices=batch.req_pool_indices,
-            seq_lens=batch.seq_lens,
-            out_cache_loc=block.slots.flatten(),
-            seq_lens_sum=int(host_bound.sum()),
-            seq_lens_cpu=host_bound,
-            positions=positions.flatten(),
-            input_embeds=embeddings.view(-1, embeddings.shape[-1]),
-            spec_algorithm=SpeculativeAlgorithm.DFLASH,
+        embed = unwrap_lora_layer(self.model_runner.model.get_input_embeddings())
+        forward_batch = draft_batch(
+            batch,
+            block,
+            embed,
+            mask_token_id=int(self._mask_token_id),
+            embedding_scale=self._noise_embed_scale,
             spec_info=self._draft_block_spec_info,
-            capture_hidden_mode=CaptureHiddenMode.NULL,
-            global_num_token_non_padded_cpu=batch_size * block_size,
-            can_run_decode_cuda_graph=batch.can_run_decode_cuda_graph,
         )
         block.plan.bind(forward_batch, self.draft_model_runner.kv_index_translator)
         with torch.inference_mode(), draft_tp_context(self.draft_parallel_layout):
             output = self.draft_model_runner.forward(forward_batch).logits_output
-            hidden = output.hidden_states.view(batch_size, block_size, -1)
+            hidden = output.hidden_states.view(*block.slots.shape, -1)
             return candidates_from_hidden(
                 hidden[:, 1:],
-                unwrap_lora_layer(target_model.lm_head),
-                root,
+                unwrap_lora_layer(self.model_runner.model.lm_head),
+                batch.spec_info.bonus_tokens.view(-1),
                 self._num_candidates,
                 get_parallel().tp_group,
             )
@@ -269,7 +249,7 @@ class GraftWorker(DFlashWorkerV2):
             target_hidden=hidden[rows.flatten().to(device)],
             cache_loc=slots,
             cache_loc_2d=slots.view(batch_size, block_size),
-            positions=(batch.seq_lens[:, None] + self._block_pos_offsets).flatten(),
+            positions=block.positions(batch.seq_lens).flatten(),
             commit_lens=committed.to(device, torch.int32),
         )
         logits_output.hidden_states = None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from server import FLOAT32, GRAFT, Pool, Server
 
-IMPORT = ("--graft-import", "parts", "--graft-budget-policy", "scripted")
+IMPORT = ("--graft-import", "graft_test_parts", "--graft-budget-policy", "scripted")
 
 
 @pytest.fixture(scope="session")

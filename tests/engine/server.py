@@ -17,7 +17,7 @@ from typing import Any
 import requests
 
 TESTS = Path(__file__).resolve().parent
-PAIR = TESTS.parents[1] / "examples" / "tiny_pair"
+PAIR = Path(os.environ.get("GRAFT_TEST_PAIR", TESTS.parents[1] / "examples" / "tiny_pair"))
 TARGET, DRAFTER = str(PAIR / "target"), str(PAIR / "drafter")
 
 BASE = (
@@ -64,7 +64,7 @@ class Server:
             stderr=subprocess.STDOUT,
             env=environment(**variables),
             start_new_session=True,
-            cwd=tempfile.gettempdir(),
+            cwd=TESTS,
         )
         deadline = time.monotonic() + START_LIMIT_S
         while "ready to roll" not in self.log():
@@ -116,8 +116,9 @@ class Pool:
     def get(self, *arguments: str, **variables: str) -> Server:
         key = (arguments, tuple(sorted(variables.items())))
         if key not in self._servers:
-            for other in [k for k in self._servers if k != REFERENCE]:
-                self._servers.pop(other).stop()
+            if key != REFERENCE:
+                for other in [k for k in self._servers if k != REFERENCE]:
+                    self._servers.pop(other).stop()
             self._servers[key] = Server(*arguments, **variables)
         return self._servers[key]
 

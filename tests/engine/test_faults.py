@@ -39,7 +39,7 @@ def test_unequal_accept_lengths_in_one_batch(graft: Server, reference: Server, s
 
 
 def test_truth_always_at_rank_2(graft: Server, reference: Server, script: Any) -> None:
-    """Accepted nodes scattered over the window must not be read as a dense prefix (sglang 15360)."""
+    """Accepted nodes lie scattered; they are not a dense prefix (sglang 15360)."""
     question = prompts()[:2]
     plain = ids(reference.generate(question, 200, ignore_eos=True))
     script.oracle(question, plain, rank=1)
@@ -137,6 +137,27 @@ def test_up_to_the_context_limit(start: Any, script: Any) -> None:
     assert server.alive()
     again = server.generate([prompt, prompt[:150]], 400, ignore_eos=True)
     assert ids(again) == ids(answers)
+
+
+def test_retraction(start: Any, reference: Server, script: Any) -> None:
+    """Requests pushed out of a full KV pool and prefilled again go on as before."""
+    server = start("--max-total-tokens", "2048", "--schedule-conservativeness", "0.1")
+    script.budgets(24)
+    plain = ids(reference.outputs(prompts()[:6], 6, tokens=160, ignore_eos=True))
+    answers = server.outputs(prompts()[:6], 6, tokens=160, ignore_eos=True)
+    assert ids(answers) == plain
+    assert sum(answer["meta_info"]["num_retractions"] for answer in answers) > 0
+
+
+def test_page_size_16(start: Any, reference: Server, script: Any) -> None:
+    """No leak with pages, prefix hits included (sglang 27789)."""
+    server = start("--page-size", "16")
+    script.budgets(5, 40)
+    plain = ids(reference.outputs(prompts()[:8], 8, tokens=64))
+    for _ in range(2):
+        assert ids(server.outputs(prompts()[:8], 8, tokens=64)) == plain
+    time.sleep(2)  # SGLang checks its pools for leaks when it is idle
+    assert server.alive()
 
 
 def test_logprobs_equal_those_without_speculation(

@@ -1,4 +1,4 @@
-"""Parts that the test servers load with ``--graft-import parts``: scripted budgets, an oracle.
+"""Parts that the test servers load with ``--graft-import graft_test_parts``: scripted budgets, an oracle.
 
 Both read a file named in the environment at every round, so one server serves many tests.
 """
