@@ -76,7 +76,16 @@ def accept_paths(tree: DraftTree, next_tokens: torch.Tensor) -> AcceptedPaths:
 
 
 @jit
-def _walk(token_ids, first_child, next_sibling, wanted, nodes, tokens, lengths, bonus):
+def _walk(
+    token_ids: np.ndarray,
+    first_child: np.ndarray,
+    next_sibling: np.ndarray,
+    wanted: np.ndarray,
+    nodes: np.ndarray,
+    tokens: np.ndarray,
+    lengths: np.ndarray,
+    bonus: np.ndarray,
+) -> None:
     nodes[:] = -1
     tokens[:] = 0
     for b in range(len(lengths)):

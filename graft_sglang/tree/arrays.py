@@ -128,7 +128,9 @@ _BAD_SCORE, _BAD_BUDGET, _BAD_DEPTH = 1, 2, 3
 
 
 @jit
-def _check(values, budgets, caps, max_depths):
+def _check(
+    values: np.ndarray, budgets: np.ndarray, caps: np.ndarray, max_depths: np.ndarray
+) -> int:
     """Fill ``max_depths`` from ``caps`` (empty: none); returns a fault, or 0.
 
     At depth 1 only the scores under the root, row 0, are ever read.

@@ -14,7 +14,9 @@ import torch
 
 from graft_sglang.contracts import DraftCandidates, DraftTree, EdgeScores, TreeBuilder
 from graft_sglang.tree.arrays import allocate, check_inputs
-from graft_sglang.tree.jit import jit
+from graft_sglang.tree.jit import inlined, jit
+
+Array = np.ndarray
 
 
 class BestFirstTreeBuilder(TreeBuilder):
@@ -35,9 +37,11 @@ class BestFirstTreeBuilder(TreeBuilder):
 
 
 @jit
-def _sizes(budgets, max_depths, k):
-    """Nodes of each tree, the root included, and the widest: a tree falls short of its budget
-    only where the K + K^2 + ... + K^depth paths run out."""
+def _sizes(budgets: Array, max_depths: Array, k: int) -> tuple[Array, int]:
+    """Nodes of each tree, the root included, and the most of them.
+
+    A tree falls short of its budget only where its K + K^2 + ... + K^max_depth paths run out.
+    """
     sizes = np.empty(len(budgets), np.int64)
     widest = 1
     for b in range(len(budgets)):
@@ -55,8 +59,17 @@ def _sizes(budgets, max_depths, k):
 
 @jit
 def _grow_batch(
-    root, token_ids, values, sizes, max_depths, tokens, links, scores, ancestors, num_nodes
-):
+    root: Array,
+    token_ids: Array,
+    values: Array,
+    sizes: Array,
+    max_depths: Array,
+    tokens: Array,
+    links: Array,
+    scores: Array,
+    ancestors: Array,
+    num_nodes: Array,
+) -> None:
     for b in range(len(sizes)):
         num_nodes[b] = sizes[b]
         _grow(
@@ -75,21 +88,21 @@ def _grow_batch(
         )
 
 
-@jit
+@inlined
 def _grow(
-    root,
-    token_ids,
-    values,
-    size,
-    max_depth,
-    tokens,
-    parents,
-    depths,
-    first_child,
-    next_sibling,
-    scores,
-    ancestors,
-):
+    root: int,
+    token_ids: Array,
+    values: Array,
+    size: int,
+    max_depth: int,
+    tokens: Array,
+    parents: Array,
+    depths: Array,
+    first_child: Array,
+    next_sibling: Array,
+    scores: Array,
+    ancestors: Array,
+) -> None:
     """Grow one tree of ``size`` nodes, of which the root is one."""
     tokens[:] = 0
     parents[:] = -1
@@ -122,11 +135,9 @@ def _grow(
                 _start_order(values[level, row], order[used_rows])
                 used_rows += 1
             best = _ranked(values[level, row], order[order_rows[level, row]], 0)
-            _push(
-                keys, entries, heap_size,
-                scores[node] + values[level, row, best], np.int64(node) << 32,
-                parents, ranks, depths,
-            )  # fmt: skip
+            key_in = scores[node] + values[level, row, best]
+            entry_in = np.int64(node) << 32
+            _push(keys, entries, heap_size, key_in, entry_in, parents, ranks, depths)
             heap_size += 1
         node += 1
         if node >= size:
@@ -163,8 +174,8 @@ def _grow(
         candidates[node] = chosen
 
 
-@jit
-def _start_order(row, order):
+@inlined
+def _start_order(row: Array, order: Array) -> None:
     """Prepare ``order``: the identity if ``row`` falls already, else empty (-1)."""
     for k in range(1, len(row)):
         if row[k] > row[k - 1]:
@@ -174,8 +185,8 @@ def _start_order(row, order):
         order[k] = k
 
 
-@jit
-def _ranked(row, order, rank):
+@inlined
+def _ranked(row: Array, order: Array, rank: int) -> int:
     """Candidate number ``rank`` of ``row``; the ranks before it are known in ``order``.
 
     Selected when asked for, not sorted: most rows are asked for one or two of their K.
@@ -199,8 +210,8 @@ def _ranked(row, order, rank):
     return best
 
 
-@jit
-def _path_before(a, b, parents, ranks, depths):
+@inlined
+def _path_before(a: int, b: int, parents: Array, ranks: Array, depths: Array) -> bool:
     """Whether entry ``a``'s rank path is the smaller one.
 
     No entry of the heap extends another (it would have to pop first), so the paths part.
@@ -221,8 +232,18 @@ def _path_before(a, b, parents, ranks, depths):
     return rank_a < rank_b
 
 
-@jit
-def _push(keys, entries, size, key, entry, parents, ranks, depths):
+@inlined
+def _push(
+    keys: Array,
+    entries: Array,
+    size: int,
+    key: float,
+    entry: int,
+    parents: Array,
+    ranks: Array,
+    depths: Array,
+) -> None:
+    """Insert into a heap of ``size`` entries."""
     place = size
     while place > 0:
         above = (place - 1) >> 1
@@ -237,8 +258,21 @@ def _push(keys, entries, size, key, entry, parents, ranks, depths):
     entries[place] = entry
 
 
-@jit
-def _replace_top(keys, entries, size, key, entry, parents, ranks, depths):
+@inlined
+def _replace_top(
+    keys: Array,
+    entries: Array,
+    size: int,
+    key: float,
+    entry: int,
+    parents: Array,
+    ranks: Array,
+    depths: Array,
+) -> None:
+    """Put an entry in the place of the top, in a heap of ``size`` entries after that.
+
+    With ``size`` 0 (the last entry was popped) what is written is never read.
+    """
     place = 0
     while True:
         below = 2 * place + 1

@@ -9,6 +9,8 @@ from graft_sglang.contracts import DraftCandidates, DraftTree, EdgeScores, TreeB
 from graft_sglang.tree.arrays import allocate, check_inputs
 from graft_sglang.tree.jit import jit
 
+Array = np.ndarray
+
 
 class ChainTreeBuilder(TreeBuilder):
     """The greedy path by edge score; with ``ddtree`` scores DFlash's chain (Eq. 2).
@@ -31,7 +33,17 @@ class ChainTreeBuilder(TreeBuilder):
 
 
 @jit
-def _follow(root, token_ids, values, sizes, tokens, links, scores, ancestors, num_nodes):
+def _follow(
+    root: Array,
+    token_ids: Array,
+    values: Array,
+    sizes: Array,
+    tokens: Array,
+    links: Array,
+    scores: Array,
+    ancestors: Array,
+    num_nodes: Array,
+) -> None:
     tokens[:] = 0
     links[:] = -1
     links[1] = 0
@@ -44,7 +56,7 @@ def _follow(root, token_ids, values, sizes, tokens, links, scores, ancestors, nu
         choice = 0
         for node in range(1, sizes[b]):
             row = values[b, node - 1, choice if values.shape[2] > 1 else 0]
-            choice = np.argmax(row)
+            choice = int(np.argmax(row))
             tokens[b, node] = token_ids[b, node - 1, choice]
             links[0, b, node] = node - 1
             links[1, b, node] = node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from graft_sglang.contracts import DraftTree
@@ -55,7 +56,13 @@ def expand_masks(
 
 
 @jit
-def _expand(parents, sizes, prefixes, widths, mask):
+def _expand(
+    parents: np.ndarray,
+    sizes: np.ndarray,
+    prefixes: np.ndarray,
+    widths: np.ndarray,
+    mask: np.ndarray,
+) -> None:
     start = 0
     for b in range(len(sizes)):
         prefix, width = prefixes[b], widths[b]
