@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
 from graft_sglang.contracts import BudgetPolicy, EdgeScorer, TreeBuilder
@@ -19,9 +20,10 @@ class RegistryError(ValueError):
 class Registry(Generic[T]):
     """Maps names to classes that keep one contract.
 
-    Classes come from the decorator ``register`` or, on first use, from installed packages'
-    entry points in ``group``: ours are found there like anybody's. A class need not derive
-    from the contract; it must have the contract's abstract methods, taking the same arguments.
+    Classes come from the decorator ``register`` or from installed packages' entry points in
+    ``group``: ours are found there like anybody's. An entry point is imported when its name is
+    asked for, so a broken package costs its own names only. A class need not derive from the
+    contract; it must have the contract's methods, taking the same arguments.
     """
 
     def __init__(self, kind: str, contract: type[T], group: str) -> None:
@@ -29,7 +31,7 @@ class Registry(Generic[T]):
         self.contract = contract
         self.group = group
         self._classes: dict[str, type[T]] = {}
-        self._discovered = False
+        self._loaded: set[str] = set()
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
         """Class decorator. Raises ``RegistryError`` on a taken name or a broken contract."""
@@ -41,52 +43,65 @@ class Registry(Generic[T]):
         return decorate
 
     def add(self, name: str, cls: type[T]) -> None:
-        """Register ``cls`` as ``name``; the same class twice is accepted (double plugin load)."""
+        """Register ``cls`` as ``name``; the same class twice is accepted (double plugin load).
+
+        A name that an entry point holds too is refused when it is asked for, not here: the
+        entry point's module may be what is being imported.
+        """
         self._check(name, cls)
-        known = self._classes.get(name)
-        if known is None:
-            self._classes[name] = cls
-        elif (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        known = self._classes.setdefault(name, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise RegistryError(
-                f"The {self.kind} name '{name}' is already taken by "
+                f"The {self.kind} name '{name}' is wanted by "
+                f"{cls.__module__}.{cls.__qualname__} but already taken by "
                 f"{known.__module__}.{known.__qualname__}; known names: {self._listed()}."
             )
 
     def get(self, name: str) -> type[T]:
-        """Return the class called ``name``; raises ``RegistryError`` listing the known names."""
-        self._discover()
+        """Return the class called ``name``.
+
+        Raises:
+            RegistryError: an unknown name, one that two classes claim, or one whose package
+                can't be imported or breaks the contract.
+        """
+        if name not in self._loaded:
+            for entry in self._entries.get(name, []):
+                self.add(name, self._load(entry))
+            self._loaded.add(name)
         if name not in self._classes:
             raise RegistryError(f"Unknown {self.kind} '{name}'; known names: {self._listed()}.")
         return self._classes[name]
 
     def names(self) -> list[str]:
-        """All names, sorted."""
-        self._discover()
-        return sorted(self._classes)
+        """All names, sorted; nothing is imported for it."""
+        return sorted({*self._classes, *self._entries})
 
     def _listed(self) -> str:
         return ", ".join(self.names())
 
-    def _discover(self) -> None:
-        if self._discovered:
-            return
-        self._discovered = True
+    @cached_property
+    def _entries(self) -> dict[str, list[EntryPoint]]:
+        found: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=self.group):
-            try:
-                cls = entry.load()
-            except Exception as error:
-                raise RegistryError(
-                    f"The {self.kind} '{entry.name}' of package "
-                    f"{entry.dist.name if entry.dist else '?'} can't be imported: {error}."
-                ) from error
-            self.add(entry.name, cls)
+            found.setdefault(entry.name, []).append(entry)
+        return found
+
+    def _load(self, entry: EntryPoint) -> Any:
+        try:
+            return entry.load()
+        except Exception as error:
+            package = entry.dist.name if entry.dist else "?"
+            raise RegistryError(
+                f"The {self.kind} '{entry.name}' of package {package} can't be imported "
+                f"({entry.value}): {type(error).__name__}: {error}."
+            ) from error
 
     def _check(self, name: str, cls: Any) -> None:
         if not name or not isinstance(name, str):
             raise RegistryError(f"A {self.kind} needs a non-empty name, not {name!r}.")
         if not inspect.isclass(cls):
             raise RegistryError(f"The {self.kind} '{name}' must be a class, not {cls!r}.")
-        required = {"from_context"} | set(getattr(self.contract, "__abstractmethods__", ()))
+        required = {m for m in vars(self.contract) if not m.startswith("_")}
         missing = sorted(m for m in required if not hasattr(cls, m))
         missing += sorted(set(getattr(cls, "__abstractmethods__", ())) - set(missing))
         if missing:
