@@ -25,9 +25,12 @@ class BuildInputs(NamedTuple):
     root: np.ndarray
     token_ids: np.ndarray
     values: np.ndarray
-    budgets: np.ndarray
     max_depths: np.ndarray
     """int64 [bs], at most ``D``."""
+    sizes: np.ndarray
+    """int64 [bs]: nodes of each tree, the root included."""
+    width: int
+    """The most nodes of a tree."""
 
 
 class TreeArrays(NamedTuple):
@@ -71,8 +74,11 @@ def check_inputs(
     scores: EdgeScores,
     budgets: torch.Tensor,
     max_depths: torch.Tensor | None,
+    branching: int,
 ) -> BuildInputs:
-    """Validate shapes and values and bring everything to the host.
+    """Validate shapes and values, bring everything to the host and size the trees.
+
+    ``branching`` is the most children a node of the builder's trees may have.
 
     Raises:
         ValueError: shapes that don't fit together, budgets or depths out of range, an edge score
@@ -96,22 +102,25 @@ def check_inputs(
         raise ValueError(f"budgets must be [{batch_size}], not {list(budgets.shape)}")
     if max_depths is not None and max_depths.shape != (batch_size,):
         raise ValueError(f"max_depths must be [{batch_size}], not {list(max_depths.shape)}")
-    inputs = BuildInputs(
+    values = as_host_array(scores.values, torch.float32)
+    wanted = as_host_array(budgets, torch.int64)
+    caps = _NO_CAPS if max_depths is None else as_host_array(max_depths, torch.int64)
+    depths, sizes = np.empty(batch_size, np.int64), np.empty(batch_size, np.int64)
+    outcome = _check(values, wanted, caps, branching, depths, sizes)
+    if outcome == _BAD_SCORE:
+        raise ValueError("edge scores must not be NaN or +inf")
+    if outcome == _BAD_BUDGET:
+        raise ValueError(f"budgets must be from 0 to {MAX_BUDGET}, not {wanted.tolist()}")
+    if outcome == _BAD_DEPTH:
+        raise ValueError(f"max_depths must not be negative, not {caps.tolist()}")
+    return BuildInputs(
         root=as_host_array(candidates.root, torch.int64),
         token_ids=as_host_array(candidates.token_ids, torch.int64),
-        values=as_host_array(scores.values, torch.float32),
-        budgets=as_host_array(budgets, torch.int64),
-        max_depths=np.empty(batch_size, np.int64),
+        values=values,
+        max_depths=depths,
+        sizes=sizes,
+        width=outcome,
     )
-    caps = _NO_CAPS if max_depths is None else as_host_array(max_depths, torch.int64)
-    fault = _check(inputs.values, inputs.budgets, caps, inputs.max_depths)
-    if fault == _BAD_SCORE:
-        raise ValueError("edge scores must not be NaN or +inf")
-    if fault == _BAD_BUDGET:
-        raise ValueError(f"budgets must be from 0 to {MAX_BUDGET}, not {budgets.tolist()}")
-    if fault == _BAD_DEPTH:
-        raise ValueError(f"max_depths must not be negative, not {caps.tolist()}")
-    return inputs
 
 
 def as_host_array(tensor: torch.Tensor, dtype: torch.dtype) -> np.ndarray:
@@ -124,19 +133,26 @@ def as_host_array(tensor: torch.Tensor, dtype: torch.dtype) -> np.ndarray:
 
 
 _NO_CAPS = np.empty(0, np.int64)
-_BAD_SCORE, _BAD_BUDGET, _BAD_DEPTH = 1, 2, 3
+_BAD_SCORE, _BAD_BUDGET, _BAD_DEPTH = -1, -2, -3
 
 
 @jit
 def _check(
-    values: np.ndarray, budgets: np.ndarray, caps: np.ndarray, max_depths: np.ndarray
+    values: np.ndarray,
+    budgets: np.ndarray,
+    caps: np.ndarray,
+    branching: int,
+    max_depths: np.ndarray,
+    sizes: np.ndarray,
 ) -> int:
-    """Fill ``max_depths`` from ``caps`` (empty: none); returns a fault, or 0.
+    """Fill ``max_depths`` from ``caps`` (empty: none) and ``sizes``; returns a fault or the width.
 
-    At depth 1 only the scores under the root, row 0, are ever read.
+    At depth 1 only the scores under the root, row 0, are ever read. A tree falls short of its
+    budget only where its ``branching + branching^2 + ... + branching^max_depth`` paths run out.
     """
     illegal = 0
-    for b in range(values.shape[0]):
+    width = 1
+    for b in range(len(sizes)):
         for d in range(values.shape[1]):
             for p in range(values.shape[2] if d > 0 else 1):
                 for k in range(values.shape[3]):
@@ -148,4 +164,13 @@ def _check(
             if caps[b] < 0:
                 return _BAD_DEPTH
             max_depths[b] = min(max_depths[b], caps[b])
-    return _BAD_SCORE if illegal else 0
+        paths = 0
+        level_paths = 1
+        for _ in range(max_depths[b]):
+            level_paths *= branching
+            paths += level_paths
+            if paths >= budgets[b]:
+                break
+        sizes[b] = min(budgets[b], paths) + 1
+        width = max(width, sizes[b])
+    return _BAD_SCORE if illegal else width

@@ -29,32 +29,13 @@ class BestFirstTreeBuilder(TreeBuilder):
         budgets: torch.Tensor,
         max_depths: torch.Tensor | None = None,
     ) -> DraftTree:
-        inputs = check_inputs(candidates, scores, budgets, max_depths)
-        sizes, width = _sizes(inputs.budgets, inputs.max_depths, inputs.token_ids.shape[2])
-        arrays = allocate(len(sizes), width)
-        _grow_batch(inputs.root, inputs.token_ids, inputs.values, sizes, inputs.max_depths, *arrays)
+        branching = candidates.token_ids.shape[-1]
+        inputs = check_inputs(candidates, scores, budgets, max_depths, branching)
+        arrays = allocate(len(inputs.sizes), inputs.width)
+        _grow_batch(
+            inputs.root, inputs.token_ids, inputs.values, inputs.sizes, inputs.max_depths, *arrays
+        )
         return arrays.as_tree()
-
-
-@jit
-def _sizes(budgets: Array, max_depths: Array, k: int) -> tuple[Array, int]:
-    """Nodes of each tree, the root included, and the most of them.
-
-    A tree falls short of its budget only where its K + K^2 + ... + K^max_depth paths run out.
-    """
-    sizes = np.empty(len(budgets), np.int64)
-    widest = 1
-    for b in range(len(budgets)):
-        paths = 0
-        level_paths = 1
-        for _ in range(max_depths[b]):
-            level_paths *= k
-            paths += level_paths
-            if paths >= budgets[b]:
-                break
-        sizes[b] = min(budgets[b], paths) + 1
-        widest = max(widest, sizes[b])
-    return sizes, widest
 
 
 @jit

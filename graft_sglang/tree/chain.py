@@ -25,10 +25,9 @@ class ChainTreeBuilder(TreeBuilder):
         budgets: torch.Tensor,
         max_depths: torch.Tensor | None = None,
     ) -> DraftTree:
-        inputs = check_inputs(candidates, scores, budgets, max_depths)
-        sizes = np.minimum(inputs.budgets, inputs.max_depths) + 1
-        arrays = allocate(len(sizes), int(sizes.max(initial=1)))
-        _follow(inputs.root, inputs.token_ids, inputs.values, sizes, *arrays)
+        inputs = check_inputs(candidates, scores, budgets, max_depths, branching=1)
+        arrays = allocate(len(inputs.sizes), inputs.width)
+        _follow(inputs.root, inputs.token_ids, inputs.values, inputs.sizes, *arrays)
         return arrays.as_tree()
 
 
