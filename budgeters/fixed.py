@@ -11,17 +11,20 @@ class FixedBudget(BudgetPolicy):
     """B_t = B.
 
     Raises:
-        ValueError: B is not from 1 to ``MAX_BUDGET``.
+        ValueError: B is not a whole number from 1 to ``MAX_BUDGET``.
     """
 
     def __init__(self, budget: int) -> None:
-        if not 1 <= budget <= MAX_BUDGET:
-            raise ValueError(f"The fixed budget must be from 1 to {MAX_BUDGET}, not {budget}.")
+        if not isinstance(budget, int) or not 1 <= budget <= MAX_BUDGET:
+            raise ValueError(
+                f"The fixed budget must be a whole number from 1 to {MAX_BUDGET}, not {budget!r}."
+            )
         self._budget = budget
 
     @classmethod
     def from_context(cls, context: ComponentContext) -> FixedBudget:
-        return cls(int(context.options["budget"]))
+        """Take B from the option ``budget``."""
+        return cls(context.options["budget"])
 
     @property
     def max_budget(self) -> int:

@@ -114,9 +114,13 @@ class Registry(Generic[T]):
 
     def _check_signature(self, name: str, cls: Any, method: str) -> None:
         wanted = getattr(self.contract, method)
-        if isinstance(wanted, property):
-            return
         given = getattr(cls, method)
+        if isinstance(wanted, property):
+            if callable(given):
+                raise RegistryError(
+                    f"{cls.__qualname__}.{method} of '{name}' must be a property, not a method."
+                )
+            return
         if not callable(given):
             raise RegistryError(f"{cls.__qualname__}.{method} of '{name}' must be a method.")
         arguments = list(inspect.signature(wanted).parameters)

@@ -159,6 +159,22 @@ def test_a_wrong_signature_is_named(scorers) -> None:
         scorers.add("s", Value)
 
 
+def test_a_method_in_place_of_a_property_is_named() -> None:
+    policies = Registry("budget policy", BudgetPolicy, GROUP)
+
+    class Method(BudgetPolicy):
+        from_context = classmethod(lambda cls, context: cls())
+
+        def max_budget(self):
+            return 8
+
+        def select(self, state):
+            return state
+
+    with pytest.raises(RegistryError, match=r"max_budget of 'm' must be a property"):
+        policies.add("m", Method)
+
+
 def test_a_third_partys_foreign_class_is_discovered(scorers, install) -> None:
     install("ducklib", DUCK, duck="ducklib:Duck")
     assert scorers.names() == ["duck"]
