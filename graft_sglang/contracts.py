@@ -55,7 +55,8 @@ class EdgeScores:
     """
 
     values: torch.Tensor
-    """float32 [bs, D, P, K]; -inf is allowed, NaN and +inf are not."""
+    """float32 [bs, D, P, K]; -inf is allowed, NaN and +inf are not (rows that are never read,
+    ``d == 0, p > 0``, may hold anything)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class DraftTree:
 
     Rows are padded to ``N``; columns at and after ``num_nodes[b]`` hold token 0, parent -1,
     depth 0, score 0, link -1 and an ancestor mask of 0. The first ``B + 1`` nodes of a row are
-    the tree of budget ``B`` (nested order).
+    the tree of budget ``B`` (nested order); its links are those that stay inside. All tensors
+    are on the CPU.
     """
 
     token_ids: torch.Tensor
@@ -196,5 +198,5 @@ class TreeBuilder(ABC):
                 allows all ``D`` depths.
 
         Raises:
-            ValueError: shapes or values outside these contracts.
+            ValueError: shapes or values outside these contracts, among them NaN and +inf scores.
         """
