@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from graft_sglang.contracts import DraftTree
-from graft_sglang.tree.arrays import as_host_array
-from graft_sglang.tree.jit import jit
+from graft_sglang.tree.arrays import on_host
+from graft_sglang.tree.jit import array_at, jit
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,22 @@ def accept_paths(tree: DraftTree, next_tokens: torch.Tensor) -> AcceptedPaths:
         raise ValueError(
             f"next_tokens must be {list(tree.token_ids.shape)}, not {list(next_tokens.shape)}"
         )
-    batch_size = next_tokens.shape[0]
-    columns = int(tree.depths.numpy().max(initial=0)) + 1
+    batch_size, width = next_tokens.shape
+    token_ids = on_host(tree.token_ids, torch.int64)
+    first_child = on_host(tree.first_child, torch.int32)
+    next_sibling = on_host(tree.next_sibling, torch.int32)
+    wanted = on_host(next_tokens, torch.int64)
+    columns = int(tree.depths.max()) + 1 if batch_size else 1
     nodes = np.empty((batch_size, columns), np.int64)
     tokens = np.empty((batch_size, columns), np.int64)
     lengths = np.empty(batch_size, np.int64)
     bonus = np.empty(batch_size, np.int64)
     _walk(
-        as_host_array(tree.token_ids, torch.int64),
-        as_host_array(tree.first_child, torch.int32),
-        as_host_array(tree.next_sibling, torch.int32),
-        as_host_array(next_tokens, torch.int64),
+        token_ids.data_ptr(),
+        first_child.data_ptr(),
+        next_sibling.data_ptr(),
+        wanted.data_ptr(),
+        width,
         nodes,
         tokens,
         lengths,
@@ -77,15 +82,21 @@ def accept_paths(tree: DraftTree, next_tokens: torch.Tensor) -> AcceptedPaths:
 
 @jit
 def _walk(
-    token_ids: np.ndarray,
-    first_child: np.ndarray,
-    next_sibling: np.ndarray,
-    wanted: np.ndarray,
+    token_ids_at: int,
+    first_child_at: int,
+    next_sibling_at: int,
+    wanted_at: int,
+    width: int,
     nodes: np.ndarray,
     tokens: np.ndarray,
     lengths: np.ndarray,
     bonus: np.ndarray,
 ) -> None:
+    shape = (len(lengths), width)
+    token_ids = array_at(token_ids_at, shape, np.int64)
+    first_child = array_at(first_child_at, shape, np.int32)
+    next_sibling = array_at(next_sibling_at, shape, np.int32)
+    wanted = array_at(wanted_at, shape, np.int64)
     nodes[:] = -1
     tokens[:] = 0
     for b in range(len(lengths)):

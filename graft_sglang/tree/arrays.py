@@ -1,4 +1,4 @@
-"""From a builder's arguments to checked numpy arrays, and from grown arrays to a ``DraftTree``."""
+"""From a builder's arguments to what a kernel takes, and from grown arrays to a ``DraftTree``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from graft_sglang.contracts import (
     DraftTree,
     EdgeScores,
 )
-from graft_sglang.tree.jit import jit
+from graft_sglang.tree.jit import array_at, jit
 
 _CPU = torch.device("cpu")
 
 
 class BuildInputs(NamedTuple):
-    """A builder's arguments, checked: C-contiguous numpy arrays of the contracts' shapes."""
+    """A builder's arguments, checked; tensors contiguous and on the CPU, as the contracts say."""
 
-    root: np.ndarray
-    token_ids: np.ndarray
-    values: np.ndarray
+    root: torch.Tensor
+    token_ids: torch.Tensor
+    values: torch.Tensor
+    extent: tuple[int, int, int]
+    """D, P, K"""
     max_depths: np.ndarray
     """int64 [bs], at most ``D``."""
     sizes: np.ndarray
@@ -47,25 +49,25 @@ class TreeArrays(NamedTuple):
         """Tensors over the same memory."""
         parents, depths, first_child, next_sibling = torch.from_numpy(self.links).unbind()
         return DraftTree(
-            token_ids=torch.from_numpy(self.token_ids),
-            parents=parents,
-            depths=depths,
-            scores=torch.from_numpy(self.scores),
-            first_child=first_child,
-            next_sibling=next_sibling,
-            ancestors=torch.from_numpy(self.ancestors),
-            num_nodes=torch.from_numpy(self.num_nodes),
+            torch.from_numpy(self.token_ids),
+            parents,
+            depths,
+            torch.from_numpy(self.scores),
+            first_child,
+            next_sibling,
+            torch.from_numpy(self.ancestors),
+            torch.from_numpy(self.num_nodes),
         )
 
 
 def allocate(batch_size: int, width: int) -> TreeArrays:
     """Arrays for a batch whose widest tree has ``width`` nodes."""
     return TreeArrays(
-        token_ids=np.empty((batch_size, width), np.int64),
-        links=np.empty((4, batch_size, width), np.int32),
-        scores=np.empty((batch_size, width), np.float64),
-        ancestors=np.empty((batch_size, width, (width + 63) // 64), np.int64),
-        num_nodes=np.empty(batch_size, np.int32),
+        np.empty((batch_size, width), np.int64),
+        np.empty((4, batch_size, width), np.int32),
+        np.empty((batch_size, width), np.float64),
+        np.empty((batch_size, width, (width + 63) // 64), np.int64),
+        np.empty(batch_size, np.int32),
     )
 
 
@@ -102,68 +104,81 @@ def check_inputs(
         raise ValueError(f"budgets must be [{batch_size}], not {list(budgets.shape)}")
     if max_depths is not None and max_depths.shape != (batch_size,):
         raise ValueError(f"max_depths must be [{batch_size}], not {list(max_depths.shape)}")
-    values = as_host_array(scores.values, torch.float32)
-    wanted = as_host_array(budgets, torch.int64)
-    caps = _NO_CAPS if max_depths is None else as_host_array(max_depths, torch.int64)
+    values = on_host(scores.values, torch.float32)
+    wanted = on_host(budgets, torch.int64)
+    caps = None if max_depths is None else on_host(max_depths, torch.int64)
     depths, sizes = np.empty(batch_size, np.int64), np.empty(batch_size, np.int64)
-    outcome = _check(values, wanted, caps, branching, depths, sizes)
+    outcome = _check(
+        values.data_ptr(),
+        depth,
+        given[2],
+        k,
+        wanted.data_ptr(),
+        0 if caps is None else caps.data_ptr(),
+        branching,
+        depths,
+        sizes,
+    )
     if outcome == _BAD_SCORE:
         raise ValueError("edge scores must not be NaN or +inf")
     if outcome == _BAD_BUDGET:
         raise ValueError(f"budgets must be from 0 to {MAX_BUDGET}, not {wanted.tolist()}")
-    if outcome == _BAD_DEPTH:
+    if caps is not None and outcome == _BAD_DEPTH:
         raise ValueError(f"max_depths must not be negative, not {caps.tolist()}")
     return BuildInputs(
-        root=as_host_array(candidates.root, torch.int64),
-        token_ids=as_host_array(candidates.token_ids, torch.int64),
-        values=values,
-        max_depths=depths,
-        sizes=sizes,
-        width=outcome,
+        on_host(candidates.root, torch.int64),
+        on_host(candidates.token_ids, torch.int64),
+        values,
+        (depth, given[2], k),
+        depths,
+        sizes,
+        outcome,
     )
 
 
-def as_host_array(tensor: torch.Tensor, dtype: torch.dtype) -> np.ndarray:
-    """The tensor as a C-contiguous numpy array, without an operation where none is needed."""
-    if tensor.requires_grad:
-        tensor = tensor.detach()
+def on_host(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The tensor, contiguous and on the CPU, without an operation where none is needed."""
     if tensor.dtype is not dtype or not tensor.is_cpu:
         tensor = tensor.to(_CPU, dtype)
-    return tensor.contiguous().numpy()
+    return tensor.contiguous()
 
 
-_NO_CAPS = np.empty(0, np.int64)
 _BAD_SCORE, _BAD_BUDGET, _BAD_DEPTH = -1, -2, -3
 
 
 @jit
 def _check(
-    values: np.ndarray,
-    budgets: np.ndarray,
-    caps: np.ndarray,
+    values_at: int,
+    depth: int,
+    wide: int,
+    k: int,
+    budgets_at: int,
+    caps_at: int,
     branching: int,
     max_depths: np.ndarray,
     sizes: np.ndarray,
 ) -> int:
-    """Fill ``max_depths`` from ``caps`` (empty: none) and ``sizes``; returns a fault or the width.
+    """Fill ``max_depths`` from the caps (none: address 0) and ``sizes``; fault or width.
 
     At depth 1 only the scores under the root, row 0, are ever read. A tree falls short of its
     budget only where its ``branching + branching^2 + ... + branching^max_depth`` paths run out.
     """
+    values = array_at(values_at, (len(sizes), depth, wide * k), np.float32)
+    budgets = array_at(budgets_at, len(sizes), np.int64)
+    caps = array_at(caps_at, len(sizes), np.int64)
     illegal = 0
     width = 1
     for b in range(len(sizes)):
-        for d in range(values.shape[1]):
-            for p in range(values.shape[2] if d > 0 else 1):
-                for k in range(values.shape[3]):
-                    illegal += not values[b, d, p, k] < np.inf
+        for d in range(depth):
+            for edge in range(wide * k if d > 0 else k):
+                illegal += not values[b, d, edge] < np.inf
         if not 0 <= budgets[b] <= MAX_BUDGET:
             return _BAD_BUDGET
-        max_depths[b] = values.shape[1]
-        if len(caps):
+        max_depths[b] = depth
+        if caps_at != 0:
             if caps[b] < 0:
                 return _BAD_DEPTH
-            max_depths[b] = min(max_depths[b], caps[b])
+            max_depths[b] = min(depth, caps[b])
         paths = 0
         level_paths = 1
         for _ in range(max_depths[b]):

@@ -14,7 +14,7 @@ import torch
 
 from graft_sglang.contracts import DraftCandidates, DraftTree, EdgeScores, TreeBuilder
 from graft_sglang.tree.arrays import allocate, check_inputs
-from graft_sglang.tree.jit import inlined, jit
+from graft_sglang.tree.jit import array_at, inlined, jit
 
 Array = np.ndarray
 
@@ -33,16 +33,25 @@ class BestFirstTreeBuilder(TreeBuilder):
         inputs = check_inputs(candidates, scores, budgets, max_depths, branching)
         arrays = allocate(len(inputs.sizes), inputs.width)
         _grow_batch(
-            inputs.root, inputs.token_ids, inputs.values, inputs.sizes, inputs.max_depths, *arrays
+            inputs.root.data_ptr(),
+            inputs.token_ids.data_ptr(),
+            inputs.values.data_ptr(),
+            *inputs.extent,
+            inputs.sizes,
+            inputs.max_depths,
+            *arrays,
         )
         return arrays.as_tree()
 
 
 @jit
 def _grow_batch(
-    root: Array,
-    token_ids: Array,
-    values: Array,
+    root_at: int,
+    token_ids_at: int,
+    values_at: int,
+    depth: int,
+    wide: int,
+    k: int,
     sizes: Array,
     max_depths: Array,
     tokens: Array,
@@ -51,7 +60,11 @@ def _grow_batch(
     ancestors: Array,
     num_nodes: Array,
 ) -> None:
-    for b in range(len(sizes)):
+    batch_size = len(sizes)
+    root = array_at(root_at, batch_size, np.int64)
+    token_ids = array_at(token_ids_at, (batch_size, depth, k), np.int64)
+    values = array_at(values_at, (batch_size, depth, wide, k), np.float32)
+    for b in range(batch_size):
         num_nodes[b] = sizes[b]
         _grow(
             root[b],

@@ -7,7 +7,7 @@ import torch
 
 from graft_sglang.contracts import DraftCandidates, DraftTree, EdgeScores, TreeBuilder
 from graft_sglang.tree.arrays import allocate, check_inputs
-from graft_sglang.tree.jit import jit
+from graft_sglang.tree.jit import array_at, jit
 
 Array = np.ndarray
 
@@ -27,15 +27,25 @@ class ChainTreeBuilder(TreeBuilder):
     ) -> DraftTree:
         inputs = check_inputs(candidates, scores, budgets, max_depths, branching=1)
         arrays = allocate(len(inputs.sizes), inputs.width)
-        _follow(inputs.root, inputs.token_ids, inputs.values, inputs.sizes, *arrays)
+        _follow(
+            inputs.root.data_ptr(),
+            inputs.token_ids.data_ptr(),
+            inputs.values.data_ptr(),
+            *inputs.extent,
+            inputs.sizes,
+            *arrays,
+        )
         return arrays.as_tree()
 
 
 @jit
 def _follow(
-    root: Array,
-    token_ids: Array,
-    values: Array,
+    root_at: int,
+    token_ids_at: int,
+    values_at: int,
+    depth: int,
+    wide: int,
+    k: int,
     sizes: Array,
     tokens: Array,
     links: Array,
@@ -43,6 +53,9 @@ def _follow(
     ancestors: Array,
     num_nodes: Array,
 ) -> None:
+    root = array_at(root_at, len(sizes), np.int64)
+    token_ids = array_at(token_ids_at, (len(sizes), depth, k), np.int64)
+    values = array_at(values_at, (len(sizes), depth, wide, k), np.float32)
     tokens[:] = 0
     links[:] = -1
     links[1] = 0
@@ -54,7 +67,7 @@ def _follow(
         ancestors[b, 0, 0] = 1
         choice = 0
         for node in range(1, sizes[b]):
-            row = values[b, node - 1, choice if values.shape[2] > 1 else 0]
+            row = values[b, node - 1, choice if wide > 1 else 0]
             choice = int(np.argmax(row))
             tokens[b, node] = token_ids[b, node - 1, choice]
             links[0, b, node] = node - 1

@@ -6,6 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from numba import types
+from numba.extending import intrinsic
+
+
+def _compile(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # numba found no place to write its cache to
+        return numba.njit(**options)(function)
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,8 +31,19 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     return _compile(function, nogil=True, forceinline=True)
 
 
-def _compile(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # numba found no place to write its cache to
-        return numba.njit(**options)(function)
+@intrinsic
+def _pointer(typing_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(address), generate
+
+
+@inlined
+def array_at(address: int, shape: Any, dtype: Any) -> Any:
+    """In a kernel: the C-contiguous array of ``shape`` at ``Tensor.data_ptr()``.
+
+    Handing the address over costs a tenth of ``Tensor.numpy()``. The caller keeps the tensor
+    alive and answers for its layout, which ``on_host`` sees to.
+    """
+    return numba.carray(_pointer(address), shape, dtype)

@@ -136,6 +136,20 @@ def test_a_flat_marginal_may_push_the_chain_out() -> None:
     assert tree.depths[0].tolist() == [0, 1, 1]
 
 
+def test_strided_and_narrow_arguments_are_read_as_they_are() -> None:
+    generator = torch.Generator().manual_seed(6)
+    tree = grow(torch.randn(3, 4, 5, generator=generator), 4, 40)
+    tokens = torch.randint(0, 5, tree.token_ids.shape, generator=generator)
+    want = accept_paths(tree, tokens)
+    assert want.lengths.sum() > 0
+    fields = {name: getattr(tree, name) for name in DraftTree.__slots__}
+    for name in ("token_ids", "first_child", "next_sibling"):
+        fields[name] = fields[name].T.contiguous().T
+    found = accept_paths(DraftTree(**fields), tokens.int().T.contiguous().T)
+    assert found.nodes.equal(want.nodes)
+    assert found.tokens.equal(want.tokens)
+
+
 def test_next_tokens_of_another_shape_are_refused() -> None:
     tree = grow(torch.zeros(1, 2, 4), 2, 3)
     with pytest.raises(ValueError, match=r"next_tokens must be \[1, 4\], not \[1, 3\]"):

@@ -86,5 +86,5 @@ def test_a_round_after_the_warm_up_compiles_nothing() -> None:
             widths = torch.full((3,), 101, dtype=torch.int32)
             expand_masks(tree, budgets, widths, torch.empty(10**5, dtype=torch.bool))
             accept_paths(tree, torch.zeros(tree.token_ids.shape[::-1], dtype=torch.int64).T)
-    kernels = (arrays._check, best_first._grow_batch, mask._expand, _walk)
-    assert [len(kernel.signatures) for kernel in kernels] == [1] * 4
+    kernels = (arrays._check, best_first._grow_batch, mask._total, mask._expand, _walk)
+    assert [len(kernel.signatures) for kernel in kernels] == [1] * 5

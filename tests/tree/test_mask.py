@@ -76,6 +76,28 @@ def test_a_small_buffer_or_width_is_refused() -> None:
         expand_masks(tree, torch.tensor([2]), torch.tensor([4]))
 
 
+@pytest.mark.parametrize(
+    "buffer", [torch.ones(99, dtype=torch.uint8), torch.ones(99, 2, dtype=torch.bool)[:, 0]]
+)
+def test_a_buffer_of_another_layout_is_refused(buffer) -> None:
+    with pytest.raises(ValueError, match="must be bool, contiguous and on the CPU"):
+        expand_masks(trees([4]), torch.tensor([2]), out=buffer)
+
+
+def test_lengths_of_another_batch_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"prefix_lens must be \[2\], not \[1\]"):
+        expand_masks(trees([4, 9]), torch.tensor([2]))
+    with pytest.raises(ValueError, match=r"widths must be \[2\], not \[1\]"):
+        expand_masks(trees([4, 9]), torch.tensor([2, 3]), torch.tensor([12]))
+
+
+def test_strided_and_narrow_lengths_are_read_as_they_are() -> None:
+    tree = trees([4, 9])
+    pairs = torch.tensor([[2, 11], [7, 12]], dtype=torch.int32)
+    mask = expand_masks(tree, pairs[:, 0], pairs[:, 1])
+    assert mask.equal(expand_masks(tree, torch.tensor([2, 7]), torch.tensor([11, 12])))
+
+
 def test_positions_are_prefix_plus_depth() -> None:
     """Fault 20: siblings share a position, whatever their node index."""
     tree = trees([30, 8], seed=3)
