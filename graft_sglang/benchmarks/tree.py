@@ -1,7 +1,7 @@
 """Host time of a round's tree: build with ancestor masks and links, and the mask's expansion.
 
 ``python -m graft_sglang.benchmarks.tree [--json FILE]`` times the Numba builder beside the
-plain-Python reference in the same run, on random candidates of depth 15 with 32 a depth.
+plain-Python reference in the same run, by turns, on random candidates of depth 15 with 32 a depth.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ DEPTH = 15
 CANDIDATES = 32
 PREFIX = 512
 BUDGETS = (32, 64, 128, 256, 512, 1024)
+REFERENCE_REPEATS = 40
 
 
 @dataclass(frozen=True)
@@ -65,16 +66,14 @@ def random_case(batch_size: int, parents: int, seed: int) -> tuple[DraftCandidat
     return candidates, EdgeScores(values)
 
 
-def timed(call: Callable[[], object], repeats: int) -> tuple[float, float]:
-    """Median and 99th percentile of the call's time in milliseconds, warmed up."""
-    call()
+def timed(call: Callable[[], object], repeats: int) -> list[float]:
+    """Milliseconds of each call."""
     times = []
     for _ in range(repeats):
         start = perf_counter()
         call()
-        times.append(perf_counter() - start)
-    median, p99 = np.percentile(times, (50, 99)) * 1e3
-    return float(median), float(p99)
+        times.append(1e3 * (perf_counter() - start))
+    return times
 
 
 def measure_build(budget: int, parents: int, batch_size: int, repeats: int) -> Row:
@@ -90,17 +89,27 @@ def measure_build(budget: int, parents: int, batch_size: int, repeats: int) -> R
             reference.visibility(tree)
             reference.links(tree)
 
-    median, p99 = timed(lambda: builder.build(candidates, scores, budgets), repeats)
-    reference_median, _ = timed(slow, max(5, repeats // 100))
+    def fast() -> None:
+        builder.build(candidates, scores, budgets)
+
+    fast()
+    times: list[float] = []
+    reference_times: list[float] = []
+    # By turns, so that whatever else the machine does slows both down.
+    for _ in range(REFERENCE_REPEATS):
+        reference_times += timed(slow, 1)
+        times += timed(fast, repeats // REFERENCE_REPEATS)
+    median, p99 = np.percentile(times, (50, 99))
+    slow_median = float(np.median(reference_times))
     return Row(
         "build + masks + links",
         budget,
         parents,
         batch_size,
-        median,
-        p99,
-        reference_median,
-        reference_median / median,
+        float(median),
+        float(p99),
+        slow_median,
+        slow_median / float(median),
     )
 
 
@@ -109,8 +118,10 @@ def measure_expansion(budget: int, batch_size: int, repeats: int) -> Row:
     candidates, scores = random_case(batch_size, 1, seed=budget)
     tree = BestFirstTreeBuilder().build(candidates, scores, torch.full((batch_size,), budget))
     prefix_lens = torch.full((batch_size,), PREFIX)
-    median, p99 = timed(lambda: expand_masks(tree, prefix_lens), repeats)
-    return Row(f"FULL_MASK, prefix {PREFIX}", budget, 1, batch_size, median, p99)
+    expand_masks(tree, prefix_lens)
+    times = timed(lambda: expand_masks(tree, prefix_lens), repeats)
+    median, p99 = np.percentile(times, (50, 99))
+    return Row(f"FULL_MASK, prefix {PREFIX}", budget, 1, batch_size, float(median), float(p99))
 
 
 def measure(repeats: int) -> list[Row]:
@@ -165,6 +176,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     parser.add_argument("--repeats", type=int, default=2000, metavar="N", help="default: 2000")
     options = parser.parse_args(arguments)
+    if options.repeats < REFERENCE_REPEATS:
+        parser.error(f"--repeats must be at least {REFERENCE_REPEATS}")
     torch.set_num_threads(1)
     where = environment()
     rows = measure(options.repeats)

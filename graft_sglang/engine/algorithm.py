@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 
@@ -11,9 +12,11 @@ from graft_sglang.config import GraftConfig
 from graft_sglang.engine.cpu_platform import is_active as on_our_cpu_platform
 from graft_sglang.engine.flags import config_of
 from graft_sglang.engine.startup import (
+    DRAFTER_WORDS,
     DraftShape,
     check_attention,
     check_features,
+    check_local_path,
     read_draft_shape,
     verify_width,
 )
@@ -107,12 +110,26 @@ def _check_components(config: GraftConfig, shape: DraftShape, width: int) -> Non
     )
 
 
+def _before_alias(
+    algorithm: str | None, draft_model_path: str | None, *args: Any, **kwargs: Any
+) -> None:
+    """SGLang reads the drafter's configuration early, where a wrong path is called a bad repo id."""
+    if (algorithm or "").upper() == NAME and draft_model_path:
+        check_local_path(draft_model_path, DRAFTER_WORDS)
+
+
 def install() -> None:
     """Register GRAFT; a second load of the plugin in the same process changes nothing."""
     from sglang.srt.speculative.spec_registry import get_spec as registered
 
     if registered(NAME) is not None:
         return
+
+    HookRegistry.register(
+        "sglang.srt.arg_groups.speculative_hook._resolve_speculative_algorithm_alias",
+        _before_alias,
+        HookType.BEFORE,
+    )
 
     @SpeculativeAlgorithm.register(NAME, supports_overlap=True, spec_class=GraftAlgorithm)
     def _worker(server_args: Any) -> type:

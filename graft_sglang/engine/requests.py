@@ -38,8 +38,16 @@ def refusal(obj: Any) -> str | None:
         return "GRAFT does not serve return_hidden_states"
     if getattr(obj, "return_sampling_mask", False):
         return "GRAFT does not serve return_sampling_mask"
-    if (parameters.get("n") or 1) > 1 and parameters.get("beam_width"):
-        return "GRAFT does not serve beam search"
+    if getattr(obj, "input_embeds", None) is not None:
+        return "GRAFT does not serve input_embeds"
+    return None
+
+
+def unknown_token(input_ids: list[int] | None, vocab_size: int) -> str | None:
+    """Which input id no token has: on the CPU the embedding would end the scheduler with it."""
+    for token in input_ids or ():
+        if not 0 <= token < vocab_size:
+            return f"input id {token} is outside the vocabulary of {vocab_size} tokens"
     return None
 
 
@@ -52,12 +60,16 @@ def baseline_refusal(obj: Any) -> str | None:
     return "DFLASH on the CPU serves greedy requests only (temperature 0); GRAFT serves all"
 
 
-def _before_validation(manager: Any, obj: Any, *args: Any, **kwargs: Any) -> None:
+def _before_validation(
+    manager: Any, obj: Any, input_ids: list[int] | None, *args: Any, **kwargs: Any
+) -> None:
     algorithm = (manager.server_args.speculative_algorithm or "").upper()
     reason = None
+    if algorithm == "GRAFT" or on_our_cpu_platform():
+        reason = unknown_token(input_ids, manager.model_config.vocab_size)
     if algorithm == "GRAFT":
-        reason = refusal(obj)
+        reason = reason or refusal(obj)
     elif algorithm == "DFLASH" and on_our_cpu_platform():
-        reason = baseline_refusal(obj)
+        reason = reason or baseline_refusal(obj)
     if reason is not None:
         raise ValueError(f"{reason}.")

@@ -20,6 +20,8 @@ class DraftShape:
     vocab_size: int
 
 
+DRAFTER_WORDS = "drafter (--speculative-draft-model-path)"
+
 MASKED_ATTENTION = ("flashinfer", "triton")
 """GPU attention backends that read a verify window's mask; the others would ignore it."""
 
@@ -84,7 +86,7 @@ def read_draft_shape(server_args: Any) -> DraftShape:
         raise ConfigError(
             "GRAFT needs a DFlash drafter: give its path with --speculative-draft-model-path."
         )
-    draft = _load_config(path, server_args, "drafter (--speculative-draft-model-path)")
+    draft = _load_config(path, server_args, DRAFTER_WORDS)
     target = _load_config(server_args.model_path, server_args, "target (--model-path)")
     draft_text = getattr(draft, "text_config", None) or draft
     target_text = getattr(target, "text_config", None) or target
@@ -144,11 +146,16 @@ def _check_fit(path: str, parsed: Any, draft: Any, target: Any) -> None:
         )
 
 
+def check_local_path(path: str, words: str) -> None:
+    """Raise ``ConfigError`` if ``path`` is one on this machine, not a hub's name, and isn't there."""
+    if path.startswith(("/", "./", "../", "~")) and not Path(path).expanduser().exists():
+        raise ConfigError(f"The {words} '{path}' doesn't exist.")
+
+
 def _load_config(path: str, server_args: Any, words: str) -> Any:
     from sglang.srt.utils.hf_transformers_utils import get_config
 
-    if path.startswith(("/", "./", "../", "~")) and not Path(path).expanduser().exists():
-        raise ConfigError(f"The {words} '{path}' doesn't exist.")
+    check_local_path(path, words)
     try:
         return get_config(
             path,

@@ -76,7 +76,12 @@ def start(pool: Pool, _session_script: Script) -> Callable[..., Server]:
     return start_server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def graft(start: Callable[..., Server]) -> Server:
     """The server that most tests share."""
     return start()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the shared server first, whatever their file: a start costs half a minute."""
+    items.sort(key=lambda item: "graft" not in getattr(item, "fixturenames", ()))

@@ -1,4 +1,4 @@
-"""Parts that the test servers load with ``--graft-import graft_test_parts``: scripted budgets, an oracle.
+"""Parts that test servers load with ``--graft-import``: scripted budgets, an oracle.
 
 Both read a file named in the environment at every round, so one server serves many tests.
 """
@@ -6,6 +6,7 @@ Both read a file named in the environment at every round, so one server serves m
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,7 @@ def _oracle(worker: Any, batch: Any, candidates: Any) -> Any:
     if not path.exists():
         return candidates
     script = json.loads(path.read_text())
+    rank = script["rank"]
     token_ids, log_probs = candidates.token_ids.clone(), candidates.log_probs.clone()
     _, depth, k = token_ids.shape
     vocabulary = int(worker.model_runner.model_config.vocab_size)
@@ -57,9 +59,12 @@ def _oracle(worker: Any, batch: Any, candidates: Any) -> Any:
         for level in range(depth):
             token = truth[done + level] if done + level < len(truth) else 0
             others = [(token + 1 + j) % vocabulary for j in range(k - 1)]
-            rank = min(script["rank"], k - 1)
             token_ids[row, level] = torch.tensor([*others[:rank], token, *others[rank:]])
-            log_probs[row, level] = -0.7 * torch.arange(1, k + 1)
+            # The first rank + 1 candidates share almost all of the probability.
+            log_probs[row, level] = -10.0 - torch.arange(k)
+            log_probs[row, level, : rank + 1] = -math.log(rank + 1) - 1e-3 * torch.arange(
+                1, rank + 2
+            )
     return replace(candidates, token_ids=token_ids, log_probs=log_probs)
 
 

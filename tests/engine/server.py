@@ -36,7 +36,7 @@ def environment(**extra: str) -> dict[str, str]:
         **os.environ,
         "OMP_NUM_THREADS": "1",
         "OMP_WAIT_POLICY": "PASSIVE",
-        "PYTHONPATH": str(TESTS),
+        "PYTHONPATH": os.pathsep.join([str(TESTS), *os.environ.get("PYTHONPATH", "").split()]),
         "HF_HUB_OFFLINE": "1",
         **extra,
     }

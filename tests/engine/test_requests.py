@@ -19,7 +19,11 @@ from server import Server
         ({}, {"custom_logit_processor": "x"}, "custom_logit_processor"),
         ({"temperature": -1.0}, {}, "temperature"),
         ({"max_new_tokens": -5}, {}, "max_new_tokens"),
-        ({}, {"input_ids": [[999_999]]}, ""),
+        ({}, {"input_ids": [[5, 999_999]]}, "input id 999999 is outside the vocabulary"),
+        ({}, {"input_ids": [[5, -1]]}, "input id -1 is outside the vocabulary"),
+        ({"logit_bias": {"999999": 1.0}}, {}, "logit_bias"),
+        ({"stop_token_ids": ["x"]}, {}, ""),
+        ({"regex": "("}, {}, ""),
         ({}, {"input_ids": [[5] * 9_000]}, ""),
     ],
 )

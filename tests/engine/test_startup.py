@@ -15,21 +15,34 @@ from server import BASE, DRAFTER, GRAFT, environment
 ALGORITHM = GRAFT[:2]
 
 
-def check(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Resolve the server arguments as ``launch_server`` does, without loading a model."""
-    code = (
-        "import sys; from sglang.srt.plugins import load_plugins; load_plugins();"
-        "from sglang.srt.server_args import prepare_server_args as prepare;"
-        "prepare(sys.argv[1:]).resolve_once()"
-    )
-    return subprocess.run(
-        [sys.executable, "-c", code, *BASE, *arguments],
+RESOLVE = """
+import json, sys
+from sglang.srt.plugins import load_plugins
+load_plugins()
+from sglang.srt.server_args import prepare_server_args
+sentences = []
+for arguments in json.load(sys.stdin):
+    try:
+        prepare_server_args(arguments).resolve_once()
+        sentences.append(None)
+    except Exception as error:
+        sentences.append(str(error))
+print(json.dumps(sentences))
+"""
+
+
+def resolve(cases: list[tuple[str, ...]]) -> list[str | None]:
+    """What ``launch_server`` says to each set of arguments before it loads a model."""
+    result = subprocess.run(
+        [sys.executable, "-c", RESOLVE],
+        input=json.dumps([[*BASE, *case] for case in cases]),
         capture_output=True,
         text=True,
         env=environment(),
-        timeout=120,
-        check=False,
+        timeout=300,
+        check=True,
     )
+    return json.loads(result.stdout.splitlines()[-1])
 
 
 def edited_drafter(folder: Path, **changes: Any) -> str:
@@ -42,54 +55,58 @@ def edited_drafter(folder: Path, **changes: Any) -> str:
     return str(folder / "drafter")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (ALGORITHM, "give its path with --speculative-draft-model-path"),
-        ((*ALGORITHM, "--speculative-draft-model-path", "/no/such/drafter"), "doesn't exist"),
-        ((*GRAFT, "--graft-budget", "0"), "budget must be a whole number from 1 to 1024"),
-        ((*GRAFT, "--graft-budget", "-3"), "budget must be a whole number from 1 to 1024"),
-        ((*GRAFT, "--graft-budget", "5000"), "budget must be a whole number from 1 to 1024"),
-        ((*GRAFT, "--graft-budget", "64", "--graft-max-budget", "16"), "asks for up to 64 nodes"),
-        ((*GRAFT, "--graft-edge-scorer", "nope"), "Unknown edge scorer 'nope'; known names:"),
-        ((*GRAFT, "--graft-budget-policy", "nope"), "Unknown budget policy 'nope'; known names:"),
-        ((*GRAFT, "--graft-tree-builder", "nope"), "Unknown tree builder 'nope'; known names:"),
-        ((*GRAFT, "--graft-import", "no_such_module"), "no_such_module can't be imported"),
-        ((*GRAFT, "--graft-config", '{"bugdet": 3}'), "unknown settings bugdet"),
-        ((*GRAFT, "--enable-mixed-chunk"), "--enable-mixed-chunk"),
-        ((*GRAFT, "--tp-size", "2"), "--tp-size 1"),
-    ],
-    ids=lambda value: value[-40:] if isinstance(value, str) else "",
-)
-def test_settings(arguments: tuple[str, ...], words: str) -> None:
-    result = check(*arguments)
-    assert result.returncode != 0
-    assert words in result.stderr.strip().splitlines()[-1]
+BAD_SETTINGS = {
+    "give its path with --speculative-draft-model-path": ALGORITHM,
+    "doesn't exist": (*ALGORITHM, "--speculative-draft-model-path", "/no/such/drafter"),
+    "budget must be a whole number from 1 to 1024, not 0": (*GRAFT, "--graft-budget", "0"),
+    "budget must be a whole number from 1 to 1024, not -3": (*GRAFT, "--graft-budget", "-3"),
+    "budget must be a whole number from 1 to 1024, not 5000": (*GRAFT, "--graft-budget", "5000"),
+    "asks for up to 64 nodes": (*GRAFT, "--graft-budget", "64", "--graft-max-budget", "16"),
+    "Unknown edge scorer 'nope'; known names: ": (*GRAFT, "--graft-edge-scorer", "nope"),
+    "Unknown budget policy 'nope'; known names: ": (*GRAFT, "--graft-budget-policy", "nope"),
+    "Unknown tree builder 'nope'; known names: ": (*GRAFT, "--graft-tree-builder", "nope"),
+    "no_such_module can't be imported": (*GRAFT, "--graft-import", "no_such_module"),
+    "unknown settings bugdet": (*GRAFT, "--graft-config", '{"bugdet": 3}'),
+    "does not serve mixed prefill and decode": (*GRAFT, "--enable-mixed-chunk"),
+    "speculation needs --tp-size 1": (*GRAFT, "--tp-size", "2"),
+    "--attention-backend must be graft_cpu": (*GRAFT, "--attention-backend", "triton"),
+    "means a largest budget of 7": (
+        *GRAFT, "--speculative-num-draft-tokens", "8", "--graft-max-budget", "64"
+    ),
+}  # fmt: skip
+
+BAD_DRAFTERS: dict[str, dict[str, Any]] = {
+    "its vocabulary is 777": {"vocab_size": 777},
+    "its hidden size is 64": {"hidden_size": 64},
+    "a target of 30 layers": {"num_target_layers": 30},
+    "was made for another target": {"target_layer_ids": [1, 40]},
+    "mask token 100000 is outside the vocabulary": {"mask_token_id": 100_000},
+    "not a DFlash drafter": {"architectures": ["Qwen3ForCausalLM"]},
+    "block_size must be from 2": {"block_size": 1},
+}
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"vocab_size": 777}, "its vocabulary is 777"),
-        ({"hidden_size": 64}, "its hidden size is 64"),
-        ({"num_target_layers": 30}, "a target of 30 layers"),
-        ({"target_layer_ids": [1, 40]}, "was made for another target"),
-        ({"mask_token_id": 100_000}, "mask token 100000 is outside the vocabulary"),
-        ({"architectures": ["Qwen3ForCausalLM"]}, "not a DFlash drafter"),
-        ({"block_size": 1}, "block_size must be from 2"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_drafter_of_another_target(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
-    path = edited_drafter(tmp_path, **changes)
-    result = check(*ALGORITHM, "--speculative-draft-model-path", path)
-    assert result.returncode != 0
-    assert words in result.stderr.strip().splitlines()[-1]
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    """The sentence for each case, all resolved in one process."""
+    cases = dict(BAD_SETTINGS)
+    for words, changes in BAD_DRAFTERS.items():
+        path = edited_drafter(tmp_path_factory.mktemp("pair"), **changes)
+        cases[words] = (*ALGORITHM, "--speculative-draft-model-path", path)
+    cases["good"] = (*GRAFT, "--graft-budget", "16")
+    return dict(zip(cases, resolve(list(cases.values())), strict=True))
 
 
-def test_good_settings_pass() -> None:
-    result = check(*GRAFT, "--graft-budget", "16")
-    assert result.returncode == 0, result.stderr
+@pytest.mark.parametrize("words", [*BAD_SETTINGS, *BAD_DRAFTERS])
+def test_one_clear_sentence(sentences: dict[str, str | None], words: str) -> None:
+    sentence = sentences[words]
+    assert sentence is not None
+    assert words in sentence
+    assert "\n" not in sentence.strip()
+
+
+def test_good_settings_pass(sentences: dict[str, str | None]) -> None:
+    assert sentences["good"] is None
 
 
 def test_launch_server_exits_with_the_sentence() -> None:
