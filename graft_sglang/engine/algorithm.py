@@ -113,7 +113,7 @@ def _check_components(config: GraftConfig, shape: DraftShape, width: int) -> Non
 def _before_alias(
     algorithm: str | None, draft_model_path: str | None, *args: Any, **kwargs: Any
 ) -> None:
-    """SGLang reads the drafter's configuration early, where a wrong path is called a bad repo id."""
+    """SGLang reads the drafter early, and calls a path that isn't there a bad repository id."""
     if (algorithm or "").upper() == NAME and draft_model_path:
         check_local_path(draft_model_path, DRAFTER_WORDS)
 

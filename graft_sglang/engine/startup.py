@@ -147,7 +147,7 @@ def _check_fit(path: str, parsed: Any, draft: Any, target: Any) -> None:
 
 
 def check_local_path(path: str, words: str) -> None:
-    """Raise ``ConfigError`` if ``path`` is one on this machine, not a hub's name, and isn't there."""
+    """Raise ``ConfigError`` for a path (not a hub's name) where nothing is."""
     if path.startswith(("/", "./", "../", "~")) and not Path(path).expanduser().exists():
         raise ConfigError(f"The {words} '{path}' doesn't exist.")
 

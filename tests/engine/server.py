@@ -22,7 +22,7 @@ TARGET, DRAFTER = str(PAIR / "target"), str(PAIR / "drafter")
 
 BASE = (
     "--model-path", TARGET, "--device", "cpu", "--mem-fraction-static", "0.3",
-    "--max-total-tokens", "40000", "--max-running-requests", "16", "--sleep-on-idle",
+    "--max-total-tokens", "40000", "--max-running-requests", "48", "--sleep-on-idle",
 )  # fmt: skip
 GRAFT = ("--speculative-algorithm", "GRAFT", "--speculative-draft-model-path", DRAFTER)
 DFLASH = ("--speculative-algorithm", "DFLASH", "--speculative-draft-model-path", DRAFTER)

@@ -11,19 +11,14 @@ from prompts import prompts
 from scipy.stats import chi2_contingency
 from server import Server
 
-DRAWS = 2_000
-BATCH = 500
-"""Prompts a POST; the server runs 16 at a time."""
 
-
-def draw(server: Server, **parameters: Any) -> Counter[tuple[int, ...]]:
+def draw(server: Server, draws: int, **parameters: Any) -> Counter[tuple[int, ...]]:
     """How often each continuation of three tokens came; the last two are verified by trees."""
     counts: Counter[tuple[int, ...]] = Counter()
-    for _ in range(DRAWS // BATCH):
-        answers = server.generate(
-            [prompts()[5]] * BATCH, 3, temperature=1.0, ignore_eos=True, **parameters
-        )
-        counts.update(tuple(answer["output_ids"]) for answer in answers)
+    answers = server.generate(
+        [prompts()[5]] * draws, 3, temperature=1.0, ignore_eos=True, **parameters
+    )
+    counts.update(tuple(answer["output_ids"]) for answer in answers)
     return counts
 
 
@@ -46,7 +41,7 @@ def test_token_frequencies(
 ) -> None:
     """Faults 2 and 3 on the server: no silent greedy verification, no bias among siblings."""
     script.budgets(24)
-    trees, plain = draw(graft, **parameters), draw(reference, **parameters)
+    trees, plain = draw(graft, 600, **parameters), draw(reference, 600, **parameters)
     assert len(trees) > 8, "draws must differ"
     assert p_value(trees, plain) > 0.001
     for place in range(3):
@@ -63,7 +58,10 @@ def _marginal(counts: Counter[tuple[int, ...]], place: int) -> Counter[int]:
 def test_plain_temperature(graft: Server, reference: Server, script: Any) -> None:
     script.budgets(24)
     bias = {"logit_bias": {str(token): 9.0 for token in range(300, 312)}}
-    assert p_value(draw(graft, **bias), draw(reference, **bias)) > 0.001
+    trees, plain = draw(graft, 2_000, **bias), draw(reference, 2_000, **bias)
+    assert p_value(trees, plain) > 0.001
+    for place in range(3):
+        assert p_value(_marginal(trees, place), _marginal(plain, place)) > 0.001
 
 
 def test_greedy_and_sampled_requests_share_a_batch(
