@@ -44,6 +44,10 @@ class GraftCpuPlatform(CpuDeviceMixin, SRTPlatform):
                 "On a machine without an accelerator speculation needs --tp-size 1; leave it out."
             )
 
+    def get_device(self, device_id: int = 0) -> str:  # type: ignore[override]
+        """The device of a server started without ``--device``, which SGLang treats as a string."""
+        return "cpu"
+
     def get_default_attention_backend(self) -> str:
         return ATTENTION_BACKEND
 

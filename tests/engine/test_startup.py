@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server import BASE, DRAFTER, GRAFT, environment
+from server import BASE, DRAFTER, GRAFT, TARGET, environment
 
 ALGORITHM = GRAFT[:2]
 
@@ -35,7 +35,7 @@ def resolve(cases: list[tuple[str, ...]]) -> list[str | None]:
     """What ``launch_server`` says to each set of arguments before it loads a model."""
     result = subprocess.run(
         [sys.executable, "-c", RESOLVE],
-        input=json.dumps([[*BASE, *case] for case in cases]),
+        input=json.dumps([["--model-path", TARGET, *case] for case in cases]),
         capture_output=True,
         text=True,
         env=environment(),
@@ -94,6 +94,7 @@ def sentences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]
         path = edited_drafter(tmp_path_factory.mktemp("pair"), **changes)
         cases[words] = (*ALGORITHM, "--speculative-draft-model-path", path)
     cases["good"] = (*GRAFT, "--graft-budget", "16")
+    cases["good, --device cpu"] = (*GRAFT, "--device", "cpu")
     return dict(zip(cases, resolve(list(cases.values())), strict=True))
 
 
@@ -105,8 +106,9 @@ def test_one_clear_sentence(sentences: dict[str, str | None], words: str) -> Non
     assert "\n" not in sentence.strip()
 
 
-def test_good_settings_pass(sentences: dict[str, str | None]) -> None:
-    assert sentences["good"] is None
+@pytest.mark.parametrize("case", ["good", "good, --device cpu"])
+def test_good_settings_pass(sentences: dict[str, str | None], case: str) -> None:
+    assert sentences[case] is None
 
 
 def test_launch_server_exits_with_the_sentence() -> None:
