@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,15 @@ class GraftCpuPlatform(CpuDeviceMixin, SRTPlatform):
             raise ValueError(
                 "On a machine without an accelerator speculation needs --tp-size 1; leave it out."
             )
+
+    def init_backend(self) -> None:
+        """Leave a core to the server's other processes, unless ``OMP_NUM_THREADS`` decides.
+
+        A parallel loop waits, spinning, for its slowest thread: on a machine whose every core
+        computes, each request handled elsewhere stalls the whole forward.
+        """
+        if "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - 1))
 
     def get_device(self, device_id: int = 0) -> str:  # type: ignore[override]
         """The device of a server started without ``--device``, which SGLang treats as a string."""
