@@ -54,7 +54,7 @@ class GraftCpuPlatform(CpuDeviceMixin, SRTPlatform):
         if "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - 1))
 
-    def get_device(self, device_id: int = 0) -> str:  # type: ignore[override]
+    def get_device(self, device_id: int = 0) -> str:
         """The device of a server started without ``--device``, which SGLang treats as a string."""
         return "cpu"
 
