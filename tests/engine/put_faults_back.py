@@ -85,7 +85,7 @@ FAULTS = (
           "        self._slots: list[torch.Tensor] = []\n",
           "test_lossless.py::test_budgets_that_change_every_round_and_request"),
     Fault(19, "mask of the wrong size", "graft_sglang/tree/mask.py",
-          "return torch.from_numpy(mask)", "return torch.from_numpy(mask)[:-1]",
+          "return out[:total]", "return out[: total - 1]",
           "test_cpu_attention.py"),
     Fault(20, "siblings at sequential positions", "graft_sglang/engine/verify.py",
           "node_positions(tree, host_lens).reshape(-1)",
