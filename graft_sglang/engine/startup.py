@@ -34,6 +34,7 @@ _REFUSED_FEATURES = (
     ("enable_mixed_chunk", bool, "mixed prefill and decode batches (--enable-mixed-chunk)"),
     ("enable_watermark", bool, "watermarking (--enable-watermark)"),
     ("enable_hisparse", bool, "--enable-hisparse"),
+    ("enable_deterministic_inference", bool, "--enable-deterministic-inference"),
     # SGLang loads no plugin in these processes, so their requests would go unchecked.
     ("tokenizer_worker_num", lambda v: v > 1, "several tokenizer workers (--tokenizer-worker-num)"),
 )

@@ -77,18 +77,3 @@ def test_greedy_and_sampled_requests_share_a_batch(
             for i in range(6)
         ]
     assert all(job.result()[0]["output_ids"] == plain for job in jobs[::2])
-
-
-def test_seeds_decide_under_deterministic_inference(start: Any, pool: Any, script: Any) -> None:
-    """With SGLang's seeded sampler a token depends on seed and position only."""
-    from server import FLOAT32
-
-    request = {"tokens": 32, "temperature": 1.0, "ignore_eos": True}
-    script.budgets(24)
-    flags = ("--enable-deterministic-inference",)
-    server = start(*flags)
-    trees = [server.generate([prompts()[5]], sampling_seed=s, **request)[0] for s in range(6)]
-    plain_server = pool.get(*FLOAT32, *flags)
-    plain = [plain_server.generate([prompts()[5]], sampling_seed=s, **request)[0] for s in range(6)]
-    assert [t["output_ids"] for t in trees] == [p["output_ids"] for p in plain]
-    assert len({tuple(t["output_ids"]) for t in trees}) == 6
