@@ -8,15 +8,15 @@ from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 
-from graft_sglang.config import GraftConfig
+from graft_sglang.engine.components import build_components
 from graft_sglang.engine.cpu_platform import is_active as on_our_cpu_platform
 from graft_sglang.engine.flags import config_of
 from graft_sglang.engine.startup import (
     DRAFTER_WORDS,
-    DraftShape,
     check_attention,
     check_features,
     check_local_path,
+    launch_context,
     read_draft_shape,
     verify_width,
 )
@@ -81,33 +81,14 @@ class GraftAlgorithm(CustomSpecAlgo):
             check_attention(server_args)
         shape = read_draft_shape(server_args)
         width = verify_width(config, shape, server_args.speculative_num_draft_tokens)
-        _check_components(config, shape, width)
+        # Built once without the target, so that wrong settings end the launch here.
+        build_components(config, launch_context(config, shape, width - 1))
         server_args.speculative_num_steps = 1
         server_args.speculative_eagle_topk = 1
         server_args.speculative_num_draft_tokens = width
         server_args.speculative_dflash_block_size = shape.block_size
         if server_args.max_running_requests is None:
             server_args.max_running_requests = 48
-
-
-def _check_components(config: GraftConfig, shape: DraftShape, width: int) -> None:
-    """Build every part once, without the target, so that wrong settings end the launch here."""
-    import torch
-
-    from graft_sglang.contracts import ComponentContext
-    from graft_sglang.engine.components import build_components
-
-    build_components(
-        config,
-        ComponentContext(
-            depth=shape.block_size - 1,
-            num_candidates=min(config.candidates, shape.vocab_size),
-            max_budget=width - 1,
-            vocab_size=shape.vocab_size,
-            device=torch.device("cpu"),
-            options=config.as_options(),
-        ),
-    )
 
 
 def _before_alias(

@@ -191,7 +191,7 @@ def verify_width(config: GraftConfig, shape: DraftShape, num_draft_tokens: int |
             )
     if largest is None:
         policy = budget_policies.get(config.budget_policy).from_context(
-            _unbounded_context(config, shape)
+            launch_context(config, shape, MAX_BUDGET)
         )
         largest = policy.max_budget
         if not 1 <= largest <= MAX_BUDGET:
@@ -202,13 +202,14 @@ def verify_width(config: GraftConfig, shape: DraftShape, num_draft_tokens: int |
     return max(largest + 1, shape.block_size)
 
 
-def _unbounded_context(config: GraftConfig, shape: DraftShape) -> ComponentContext:
+def launch_context(config: GraftConfig, shape: DraftShape, max_budget: int) -> ComponentContext:
+    """What a part may know before a model is loaded: no target embedding yet."""
     import torch
 
     return ComponentContext(
         depth=shape.block_size - 1,
-        num_candidates=config.candidates,
-        max_budget=MAX_BUDGET,
+        num_candidates=min(config.candidates, shape.vocab_size),
+        max_budget=max_budget,
         vocab_size=shape.vocab_size,
         device=torch.device("cpu"),
         options=config.as_options(),
