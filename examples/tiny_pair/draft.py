@@ -20,7 +20,7 @@ from .documents import Texts
 from .tokenizer import chat_ids
 
 GREEDY_PROMPTS, SAMPLED_PROMPTS = 3_600, 1_200
-USED_ANSWERS = 1_400
+USED_ANSWERS = 4_800
 NEW_TOKENS = 160
 MAX_PROMPT = 220
 FIT = FitPlan(batch=6, anchors=24, decay=4.0, soft_share=0.3)

@@ -21,8 +21,8 @@ HERE = Path(__file__).parent
 SEED = 20
 VOCAB = 2_048
 ROWS = RowPlan(length=512, batch=8)
-TARGET_LOOP = LoopConfig(steps=900, lr=4e-3, warmup=40, seed=SEED)
-DRAFTER_LOOP = LoopConfig(steps=450, lr=3e-3, warmup=20, seed=SEED)
+TARGET_LOOP = LoopConfig(steps=2_500, lr=4e-3, warmup=40, seed=SEED)
+DRAFTER_LOOP = LoopConfig(steps=1_500, lr=3e-3, warmup=20, seed=SEED)
 
 
 def make_target(texts: Texts, runs: Path, out: Path) -> list[dict[str, float]]:
