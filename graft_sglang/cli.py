@@ -1,9 +1,16 @@
-"""The command line ``graft-sglang``."""
+"""The command line ``graft-sglang``: one module of ``graft_sglang.commands`` a subcommand."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
+
+COMMANDS = {
+    "demo": "answer a few prompts with and without trees",
+    "bench": "measure one part, or compare methods",
+}
+"""Subcommand -> one line of help."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -11,29 +18,22 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="graft-sglang", description="Tree speculative decoding for DFlash drafters on SGLang."
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-
-    demo = commands.add_parser("demo", help="answer a few prompts with and without trees")
-    demo.add_argument("--target", required=True, help="folder of the target model")
-    demo.add_argument("--drafter", required=True, help="folder of its DFlash drafter")
-    demo.add_argument("--budget", type=int, default=64, help="nodes of a tree (default 64)")
-    demo.add_argument("--tokens", type=int, default=96, help="new tokens an answer (default 96)")
-    demo.add_argument("--prompt", action="append", help="a prompt of your own; may be repeated")
-
-    bench = commands.add_parser("bench", help="measure one part")
-    parts = bench.add_subparsers(dest="part", required=True)
-    tree = parts.add_parser("tree", help="host time of building draft trees")
-    tree.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
-
+    add_commands(parser, COMMANDS, "graft_sglang.commands")
     arguments = parser.parse_args(argv)
-    if arguments.command == "demo":
-        from graft_sglang.demo import run
+    return arguments.run(arguments)
 
-        return run(arguments)
-    from graft_sglang.benchmarks.tree import main as bench_tree
 
-    bench_tree(["--json", arguments.json] if arguments.json else [])
-    return 0
+def add_commands(parser: argparse.ArgumentParser, commands: dict[str, str], package: str) -> None:
+    """Give ``parser`` a subcommand for each name; its module has ``add_arguments`` and ``run``.
+
+    ``add_arguments(parser)`` may import nothing heavy; ``run(arguments)`` returns the exit code.
+    """
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, text in commands.items():
+        module = importlib.import_module(f"{package}.{name.replace('-', '_')}")
+        command = subparsers.add_parser(name, help=text, description=module.__doc__)
+        command.set_defaults(run=module.run)
+        module.add_arguments(command)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,15 @@
 """Host time of a round's tree: build with ancestor masks and links, and the mask's expansion.
 
-``python -m graft_sglang.benchmarks.tree [--json FILE]`` times the Numba builder beside the
-plain-Python reference in the same run, by turns, on random candidates of depth 15 with 32 a depth.
+``graft-sglang bench tree`` times the Numba builder beside the plain-Python reference in the same
+run, by turns, on random candidates of depth 15 with 32 a depth.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 
@@ -22,6 +17,7 @@ import numpy as np
 import torch
 
 from graft_sglang.benchmarks import reference
+from graft_sglang.benchmarks.environment import environment
 from graft_sglang.contracts import DraftCandidates, EdgeScores
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
 from graft_sglang.tree.mask import expand_masks
@@ -133,27 +129,6 @@ def measure(repeats: int) -> list[Row]:
     return rows
 
 
-def environment() -> dict[str, str]:
-    """Where and when this ran, and with which versions."""
-    packages = ("graft-sglang", "numba", "numpy", "torch")
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
-        "load": f"{os.getloadavg()[0]:.1f} (1 minute average before the run)",
-        "python": platform.python_version(),
-        **{name: version(name) for name in packages},
-    }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
 def as_table(rows: list[Row]) -> str:
     """Markdown."""
     lines = [
@@ -170,24 +145,20 @@ def as_table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Measure, print, and write JSON where asked."""
-    parser = argparse.ArgumentParser(prog="python -m graft_sglang.benchmarks.tree")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
-    parser.add_argument("--repeats", type=int, default=2000, metavar="N", help="default: 2000")
-    options = parser.parse_args(arguments)
-    if options.repeats < REFERENCE_REPEATS:
-        parser.error(f"--repeats must be at least {REFERENCE_REPEATS}")
+def report(repeats: int, json_file: Path | None = None) -> None:
+    """Measure, print a table, and write JSON where asked.
+
+    Raises:
+        ValueError: fewer repeats than the reference is given.
+    """
+    if repeats < REFERENCE_REPEATS:
+        raise ValueError(f"the benchmark needs at least {REFERENCE_REPEATS} repeats")
     torch.set_num_threads(1)
     where = environment()
-    rows = measure(options.repeats)
-    sys.stdout.write(f"D={DEPTH}, K={CANDIDATES}; {options.repeats} repeats; times a batch\n")
+    rows = measure(repeats)
+    sys.stdout.write(f"D={DEPTH}, K={CANDIDATES}; {repeats} repeats; times a batch\n")
     sys.stdout.writelines(f"{name}: {value}\n" for name, value in where.items())
     sys.stdout.write(as_table(rows) + "\n")
-    if options.json:
+    if json_file:
         document = {"environment": where, "rows": [asdict(row) for row in rows]}
-        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+        json_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

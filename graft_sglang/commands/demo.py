@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass
-
-from openai import OpenAI
+from typing import TYPE_CHECKING
 
 from graft_sglang.server import LocalServer
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 PROMPTS = (
     "Tom has 12 apples and buys 7 more. He gives 5 to his sister. How many does he have?",
@@ -28,6 +30,15 @@ class Answer:
     """Tokens a verification committed, mean over the rounds (accepted drafts + 1)."""
     nodes: float
     """Draft nodes a round, mean; the root is not counted."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The pair, the tree's size, the prompts."""
+    parser.add_argument("--target", required=True, help="folder of the target model")
+    parser.add_argument("--drafter", required=True, help="folder of its DFlash drafter")
+    parser.add_argument("--budget", type=int, default=64, help="nodes of a tree (default 64)")
+    parser.add_argument("--tokens", type=int, default=96, help="new tokens an answer (default 96)")
+    parser.add_argument("--prompt", action="append", help="a prompt of your own; may be repeated")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -59,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _answers(flags: list[str], prompts: list[str], tokens: int) -> list[Answer]:
+    from openai import OpenAI  # of the extra "demo"; the other commands need none
+
     with LocalServer(flags) as server, OpenAI(base_url=f"{server.url}/v1", api_key="-") as client:
         _ask(client, "Hello", 8)  # the first request also compiles
         return [_ask(client, prompt, tokens) for prompt in prompts]

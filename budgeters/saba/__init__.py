@@ -1,0 +1,1 @@
+"""State-Aware Budget Allocation (SABA): gain, cost, fit, policies."""

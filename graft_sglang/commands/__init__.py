@@ -1,0 +1,1 @@
+"""Subcommands of ``graft-sglang``; each module has ``add_arguments`` and ``run``."""

@@ -1,0 +1,1 @@
+"""Replays, tables and plots of recorded rounds and served prompts."""

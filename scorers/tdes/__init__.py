@@ -1,0 +1,1 @@
+"""Target-Distilled Edge Scoring (TDES): model, losses, training, scorers."""
