@@ -17,6 +17,7 @@ from graft_sglang.engine.startup import (
     check_features,
     check_local_path,
     launch_context,
+    load_plugins_in_tokenizer_workers,
     read_draft_shape,
     verify_width,
 )
@@ -77,6 +78,7 @@ class GraftAlgorithm(CustomSpecAlgo):
         """
         config = config_of(server_args)
         check_features(server_args)
+        load_plugins_in_tokenizer_workers(server_args)
         if not on_our_cpu_platform():
             check_attention(server_args)
         shape = read_draft_shape(server_args)

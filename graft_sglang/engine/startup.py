@@ -25,6 +25,8 @@ DRAFTER_WORDS = "drafter (--speculative-draft-model-path)"
 MASKED_ATTENTION = ("flashinfer", "triton")
 """GPU attention backends that read a verify window's mask; the others would ignore it."""
 
+_WORKER_APP = "graft_sglang.engine.http_app:app"
+
 # What can't be verified losslessly as a tree, or has never been run: refused, not degraded.
 _REFUSED_FEATURES = (
     ("pp_size", lambda v: v > 1, "pipeline parallelism (--pp-size)"),
@@ -35,8 +37,6 @@ _REFUSED_FEATURES = (
     ("enable_watermark", bool, "watermarking (--enable-watermark)"),
     ("enable_hisparse", bool, "--enable-hisparse"),
     ("enable_deterministic_inference", bool, "--enable-deterministic-inference"),
-    # SGLang loads no plugin in these processes, so their requests would go unchecked.
-    ("tokenizer_worker_num", lambda v: v > 1, "several tokenizer workers (--tokenizer-worker-num)"),
 )
 
 
@@ -50,6 +50,26 @@ def check_features(server_args: Any) -> None:
         raise ConfigError("GRAFT does not serve disaggregated prefill and decode; leave it off.")
     if (getattr(server_args, "attn_dp_size", None) or 1) > 1:
         raise ConfigError("GRAFT does not serve data-parallel attention; leave it off.")
+
+
+def load_plugins_in_tokenizer_workers(server_args: Any) -> None:
+    """With ``--tokenizer-worker-num`` above 1, have the web server's workers load the plugins.
+
+    Raises:
+        ConfigError: the variable that says what they import is taken.
+    """
+    if (server_args.tokenizer_worker_num or 1) == 1:
+        return
+    from sglang.srt.environ import envs
+
+    variable = envs.SGLANG_HTTP_SERVER_APP_PATH
+    if variable.is_set() and variable.get() != _WORKER_APP:
+        raise ConfigError(
+            f"GRAFT needs SGLANG_HTTP_SERVER_APP_PATH to load its plugin in several tokenizer "
+            f"workers, but it is set to '{variable.get()}'; unset it, or leave "
+            f"--tokenizer-worker-num at 1."
+        )
+    variable.set(_WORKER_APP)
 
 
 def check_attention(server_args: Any) -> None:

@@ -29,6 +29,18 @@ def test_sglang_serve(expected: Any) -> None:
         server.stop()
 
 
+def test_several_tokenizer_workers(expected: Any) -> None:
+    """SGLang loads plugins in every process but these; a penalty must still be refused."""
+    server = Server(*SMALL, "--tokenizer-worker-num", "2")
+    try:
+        assert ids(server.generate(prompts()[:2], 24)) == expected
+        body = {"text": "Hi", "sampling_params": {"frequency_penalty": 1.0}}
+        replies = [server.post("/generate", body).status_code for _ in range(8)]
+        assert replies == [400] * 8
+    finally:
+        server.stop()
+
+
 def test_engine_with_the_environment_variable(expected: Any) -> None:
     code = f"""
 import json, sys

@@ -68,7 +68,6 @@ BAD_SETTINGS = {
     "no_such_module can't be imported": (*GRAFT, "--graft-import", "no_such_module"),
     "unknown settings bugdet": (*GRAFT, "--graft-config", '{"bugdet": 3}'),
     "does not serve mixed prefill and decode": (*GRAFT, "--enable-mixed-chunk"),
-    "does not serve several tokenizer workers": (*GRAFT, "--tokenizer-worker-num", "2"),
     "speculation needs --tp-size 1": (*GRAFT, "--tp-size", "2"),
     "--attention-backend must be graft_cpu": (*GRAFT, "--attention-backend", "triton"),
     "means a largest budget of 7": (
