@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import torch
@@ -21,22 +20,17 @@ from sglang.srt.speculative.spec_utils import (
     draft_tp_context,
 )
 
-from graft_sglang.contracts import (
-    ComponentContext,
-    DecodingState,
-    DraftCandidates,
-    DraftTree,
-    RoundOutcome,
-)
+from graft_sglang.contracts import ComponentContext, DraftTree, RoundOutcome
 from graft_sglang.engine.components import build_components
 from graft_sglang.engine.draft import draft_batch
 from graft_sglang.engine.flags import config_of
 from graft_sglang.engine.history import AcceptHistory
 from graft_sglang.engine.marginals import candidates_from_hidden
+from graft_sglang.engine.round import Round, decoding_state, depth_caps
 from graft_sglang.engine.target_tokens import adjust_logits, greedy_tokens, sampled_tokens
 from graft_sglang.engine.verify import compact_target_kv, verify_tree
-from graft_sglang.engine.window import Window, plan_window
-from graft_sglang.tree.acceptance import AcceptedPaths, accept_paths
+from graft_sglang.engine.window import plan_window
+from graft_sglang.tree.acceptance import accept_paths
 from graft_sglang.tree.warmup import warm_up
 
 
@@ -102,42 +96,25 @@ class GraftWorker(DFlashWorkerV2):
             return super().forward_batch_generation(
                 batch, on_publish, grammar_barrier, pp_proxy_tensors
             )
-        started = time.perf_counter()
         if self.device != "cpu":
             batch.seq_lens.record_stream(torch.get_device_module(self.device).current_stream())
         host_lens = batch.seq_lens.to("cpu", torch.int64)
-        block = plan_window(batch, self.model_runner, int(self.block_size), host_lens)
-        candidates = self._draft(batch, block)
-        tree, budgets = self._build_tree(batch, candidates, host_lens)
-        width = tree.token_ids.shape[1]
-        grammar_tree = None
-        if batch.has_grammar:
-            grammar_tree = GrammarTree.from_host(
-                tree.first_child.long(), tree.next_sibling.long(), tree.token_ids
-            )
-        window = plan_window(batch, self.model_runner, width, host_lens)
-        verified = verify_tree(batch, self.target_worker, tree, window, host_lens)
-        logits_output = verified.output.logits_output
-        logits = self._gathered_logits(logits_output)
-        adjust_logits(logits, batch, tree.depths, host_lens.tolist())
-        if grammar_tree is not None:
-            mask = build_grammar_vocab_mask(
-                reqs=batch.reqs,
-                tree=grammar_tree,
-                sampling_info=batch.sampling_info,
-                device=logits.device,
-                barrier=grammar_barrier,
-            )
-            if mask is not None:
-                mask.apply(logits)
-        target_tokens = self._target_tokens(batch, logits, tree, verified.positions)
-        accepted = accept_paths(tree, target_tokens)
-        return self._commit(
-            batch, tree, accepted, window, block, verified.output, budgets, on_publish, started
-        )
+        current = Round(batch, host_lens)
+        self._draft(current)
+        self._build_tree(current)
+        self._verify(current, grammar_barrier)
+        current.accepted = accept_paths(current.tree, current.target_tokens)
+        current.clock.end("accept")
+        result = self._commit(current, on_publish)
+        current.clock.end("commit")
+        self._learn(current)
+        return result
 
-    def _draft(self, batch: Any, block: Window) -> DraftCandidates:
-        """One drafter forward over [root, mask, ..., mask]."""
+    def _draft(self, current: Round) -> None:
+        """One drafter forward over [root, mask, ..., mask], and its marginals."""
+        batch = current.batch
+        block = plan_window(batch, self.model_runner, int(self.block_size), current.host_lens)
+        current.block = block
         embed = unwrap_lora_layer(self.model_runner.model.get_input_embeddings())
         forward_batch = draft_batch(
             batch,
@@ -151,43 +128,58 @@ class GraftWorker(DFlashWorkerV2):
         with torch.inference_mode(), draft_tp_context(self.draft_parallel_layout):
             output = self.draft_model_runner.forward(forward_batch).logits_output
             hidden = output.hidden_states.view(*block.slots.shape, -1)
-            return candidates_from_hidden(
+            current.clock.end("draft")
+            current.candidates = candidates_from_hidden(
                 hidden[:, 1:],
                 unwrap_lora_layer(self.model_runner.model.lm_head),
                 batch.spec_info.bonus_tokens.view(-1),
                 self._num_candidates,
                 get_parallel().tp_group,
             )
+        current.clock.end("candidates")
 
-    def _build_tree(
-        self, batch: Any, candidates: DraftCandidates, host_lens: torch.Tensor
-    ) -> tuple[DraftTree, torch.Tensor]:
-        """Score, choose the budgets, grow the trees; also returns the budgets, int64 [bs]."""
+    def _build_tree(self, current: Round) -> None:
+        """Score, choose the budgets, grow the trees."""
+        candidates, host_lens = current.candidates, current.host_lens
         scores = self._parts.scorer.score(candidates)
-        cosines = candidates.hidden_cosines
-        degeneration = torch.zeros(len(batch.reqs))
-        if cosines.shape[1]:
-            degeneration = (cosines.mean(1) + cosines[:, -1] - cosines[:, 0]).cpu()
-        state = DecodingState(
-            confidence=candidates.top1_probs.mean(1).cpu(),
-            degeneration=degeneration,
-            history=self._history.means([req.rid for req in batch.reqs]),
-            prefix_lens=host_lens,
-            candidates=candidates,
-            scores=scores,
+        current.clock.end("score")
+        history = self._history.means(current.request_ids)
+        current.state = decoding_state(candidates, scores, history, host_lens)
+        current.budgets = self._parts.policy.select(current.state).clamp(0, self.max_width - 1)
+        current.clock.end("budget")
+        caps = depth_caps(
+            current.batch.reqs, host_lens, self._context_len, int(self.block_size) - 1
         )
-        budgets = self._parts.policy.select(state).clamp(0, self.max_width - 1)
-        depths = self._depth_caps(batch, host_lens)
-        return self._parts.builder.build(candidates, scores, budgets, depths), budgets
+        current.tree = self._parts.builder.build(candidates, scores, current.budgets, caps)
+        current.clock.end("build")
 
-    def _depth_caps(self, batch: Any, host_lens: torch.Tensor) -> torch.Tensor:
-        """Deepest node of use, int64 [bs]: what may still be generated, bonus token excluded."""
-        caps = []
-        for req, prefix in zip(batch.reqs, host_lens.tolist(), strict=True):
-            generated = prefix + 1 - len(req.origin_input_ids)
-            remaining = req.sampling_params.max_new_tokens - generated
-            caps.append(min(remaining - 1, self._context_len - 2 - prefix))
-        return torch.tensor(caps, dtype=torch.int64).clamp(0, int(self.block_size) - 1)
+    def _verify(self, current: Round, grammar_barrier: Any) -> None:
+        """One target forward over the trees, and the target's own token at their nodes."""
+        batch, tree = current.batch, current.tree
+        grammar_tree = None
+        if batch.has_grammar:
+            grammar_tree = GrammarTree.from_host(
+                tree.first_child.long(), tree.next_sibling.long(), tree.token_ids
+            )
+        width = tree.token_ids.shape[1]
+        current.window = plan_window(batch, self.model_runner, width, current.host_lens)
+        verified = verify_tree(batch, self.target_worker, tree, current.window, current.host_lens)
+        current.output = verified.output
+        logits = self._gathered_logits(verified.output.logits_output)
+        adjust_logits(logits, batch, tree.depths, current.host_lens.tolist())
+        if grammar_tree is not None:
+            mask = build_grammar_vocab_mask(
+                reqs=batch.reqs,
+                tree=grammar_tree,
+                sampling_info=batch.sampling_info,
+                device=logits.device,
+                barrier=grammar_barrier,
+            )
+            if mask is not None:
+                mask.apply(logits)
+        current.logits = logits
+        current.target_tokens = self._target_tokens(batch, logits, tree, verified.positions)
+        current.clock.end("verify")
 
     def _gathered_logits(self, logits_output: Any) -> torch.Tensor:
         """Logits over the full vocabulary, [bs * width, V]; a sharded head leaves them apart."""
@@ -211,19 +203,10 @@ class GraftWorker(DFlashWorkerV2):
         self._tp_sync.sync(SpecTpSyncSite.DFLASH_TARGET, tokens)
         return tokens.to("cpu", torch.int64)
 
-    def _commit(
-        self,
-        batch: Any,
-        tree: DraftTree,
-        accepted: AcceptedPaths,
-        window: Window,
-        block: Window,
-        output: GenerationBatchResult,
-        budgets: torch.Tensor,
-        on_publish: Any,
-        started: float,
-    ) -> GenerationBatchResult:
-        """Keep the accepted path: lengths, target KV, drafter KV, statistics."""
+    def _commit(self, current: Round, on_publish: Any) -> GenerationBatchResult:
+        """Keep the accepted path: lengths, target KV, drafter KV."""
+        batch, tree, accepted = current.batch, current.tree, current.accepted
+        window, block, output = current.window, current.block, current.output
         batch_size, width = tree.token_ids.shape
         block_size = int(self.block_size)
         device = batch.seq_lens.device
@@ -253,15 +236,6 @@ class GraftWorker(DFlashWorkerV2):
             commit_lens=committed.to(device, torch.int32),
         )
         logits_output.hidden_states = None
-        self._history.record([req.rid for req in batch.reqs], committed.tolist())
-        self._parts.policy.observe(
-            RoundOutcome(
-                budgets=budgets,
-                committed=committed,
-                prefix_lens=block.plan.seq_lens_cpu,
-                latency_s=time.perf_counter() - started,
-            )
-        )
         return GenerationBatchResult(
             logits_output=logits_output,
             next_token_ids=tokens.flatten().to(device),
@@ -276,6 +250,19 @@ class GraftWorker(DFlashWorkerV2):
             new_seq_lens=new_seq_lens,
             routed_experts_output=output.routed_experts_output,
             indexer_topk_output=output.indexer_topk_output,
+        )
+
+    def _learn(self, current: Round) -> None:
+        """Tell history, policy and recorder how the round went."""
+        committed = current.accepted.committed
+        self._history.record(current.request_ids, committed.tolist())
+        self._parts.policy.observe(
+            RoundOutcome(
+                budgets=current.budgets,
+                committed=committed,
+                prefix_lens=current.host_lens,
+                latency_s=current.clock.total,
+            )
         )
 
 

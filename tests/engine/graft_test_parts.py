@@ -73,8 +73,9 @@ def _install_oracle() -> None:
 
     drafted = GraftWorker._draft
 
-    def rigged(self: Any, batch: Any, block: Any) -> Any:
-        return _oracle(self, batch, drafted(self, batch, block))
+    def rigged(self: Any, current: Any) -> None:
+        drafted(self, current)
+        current.candidates = _oracle(self, current.batch, current.candidates)
 
     GraftWorker._draft = rigged  # type: ignore[method-assign]
 

@@ -45,8 +45,9 @@ LAST_TEXT_ONLY = (
 )
 FAULTS = (
     Fault(1, "token id 0 is padding", WORKER,
-          "accept_paths(tree, target_tokens)",
-          "accept_paths(tree, target_tokens.masked_fill(target_tokens == 0, -7))",
+          "accept_paths(current.tree, current.target_tokens)",
+          "accept_paths(current.tree, current.target_tokens.masked_fill("
+          "current.target_tokens == 0, -7))",
           "test_faults.py::test_token_id_0_on_the_true_path"),
     Fault(2, "temperature verified greedily", WORKER,
           "if info.is_all_greedy:", "if True:",
@@ -100,7 +101,7 @@ FAULTS = (
           PLUGIN_START + "    import multiprocessing\n"
           "    if multiprocessing.parent_process() is not None:\n        return\n",
           "test_processes.py::test_sglang_serve"),
-    Fault(24, "no depth cap", WORKER,
+    Fault(24, "no depth cap", "graft_sglang/engine/round.py",
           "min(remaining - 1,", "min(remaining + 99,",
           "test_faults.py::test_max_new_tokens_is_never_exceeded"),
 )  # fmt: skip
