@@ -8,6 +8,9 @@ import sys
 
 COMMANDS = {
     "demo": "answer a few prompts with and without trees",
+    "record": "record decoding rounds for training and fitting",
+    "train-tdes": "train a TDES checkpoint from recorded rounds",
+    "fit-saba": "fit gain and cost for SABA from recorded rounds",
     "bench": "measure one part, or compare methods",
 }
 """Subcommand -> one line of help."""

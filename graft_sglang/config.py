@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -25,10 +26,18 @@ class GraftConfig:
     ``GRAFT_CONFIG`` (both a JSON document or a path to one), then the defaults.
     """
 
-    edge_scorer: str = "ddtree"
-    """Registry name of the EdgeScorer."""
-    budget_policy: str = "fixed"
-    """Registry name of the BudgetPolicy."""
+    edge_scorer: str = ""
+    """Registry name of the EdgeScorer. Empty: ``tdes`` with a ``tdes_path``, else ``ddtree``."""
+    tdes_path: str | None = None
+    """Folder of a TDES checkpoint."""
+    beta: float = 0.2
+    """Scale of the TDES residual (Eq. 4)."""
+    budget_policy: str = ""
+    """Registry name of the BudgetPolicy. Empty: ``saba`` with a ``saba_path``, else ``fixed``."""
+    saba_path: str | None = None
+    """File with fitted gain and cost parameters."""
+    saba_online: bool | None = None
+    """Whether served rounds correct the fitted file. Default: where the policy gains by it."""
     budget: int = 64
     """Nodes of a tree for ``fixed``; the root is not counted."""
     max_budget: int | None = None
@@ -37,6 +46,8 @@ class GraftConfig:
     """Registry name of the TreeBuilder."""
     candidates: int = 32
     """Candidates K a depth."""
+    trace_dir: str | None = None
+    """Folder that rounds are recorded to, for training and fitting."""
     imports: tuple[str, ...] = ()
     """Modules to import first, for scorers, policies and builders registered by decorator."""
 
@@ -48,9 +59,24 @@ class GraftConfig:
         if self.max_budget is not None:
             _check_int("max_budget", self.max_budget, 1, MAX_BUDGET)
         _check_int("candidates", self.candidates, 1, MAX_BUDGET)
+        if self.edge_scorer == "":
+            object.__setattr__(self, "edge_scorer", "tdes" if self.tdes_path else "ddtree")
+        if self.budget_policy == "":
+            object.__setattr__(self, "budget_policy", "saba" if self.saba_path else "fixed")
         for name in ("edge_scorer", "budget_policy", "tree_builder"):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise ConfigError(f"GRAFT's {name} must be a registry name, not an empty value.")
+        if self.saba_online is not None and not isinstance(self.saba_online, bool):
+            raise ConfigError(
+                f"GRAFT's saba_online must be true or false, not {self.saba_online!r}."
+            )
+        beta = self.beta
+        if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 <= beta < math.inf:
+            raise ConfigError(f"GRAFT's beta must be a number from 0 up, not {beta!r}.")
+        for name in ("tdes_path", "saba_path", "trace_dir"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise ConfigError(f"GRAFT's {name} must be a path, not {value!r}.")
 
     def as_options(self) -> dict[str, Any]:
         """Every field by name, for ``ComponentContext.options``."""

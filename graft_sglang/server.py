@@ -11,46 +11,88 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Self
+
+LAUNCH = (sys.executable, "-m", "sglang.launch_server")
 
 
 class LocalServer:
-    """``python -m sglang.launch_server`` on a free loopback port, as a context manager.
+    """An SGLang server on a free loopback port; a context manager, or ``start`` and ``stop``.
 
     Args:
         arguments: flags of ``launch_server``, the port excepted.
+        command: what starts a server, for other ways than ``launch_server``.
+        environment: variables to set, beside those of this process.
+        folder: working directory of the server; default: this process's.
         limit_s: seconds it may take to start.
-
-    Raises:
-        RuntimeError: the server ended or didn't answer in time; the message ends with its log.
     """
 
-    def __init__(self, arguments: list[str], limit_s: float = 600.0) -> None:
-        self._arguments = arguments
-        self._limit_s = limit_s
-
-    def __enter__(self) -> LocalServer:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        command: Sequence[str] = LAUNCH,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        limit_s: float = 600.0,
+    ) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        self._log = tempfile.NamedTemporaryFile(suffix=".log")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "sglang.launch_server", "--port", str(port), *self._arguments],
+            self.port = int(probe.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._command = [*command, *arguments, "--port", str(self.port)]
+        self._environment = {**os.environ, **(environment or {})}
+        self._folder = folder
+        self._limit_s = limit_s
+
+    def start(self) -> Self:
+        """Start and wait until the server answers.
+
+        Raises:
+            RuntimeError: it ended or didn't answer in time; the message ends with its log.
+        """
+        self._log = tempfile.NamedTemporaryFile(suffix=".log", prefix="sglang-")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            self._command,
             stdout=self._log,
             stderr=subprocess.STDOUT,
+            env=self._environment,
             start_new_session=True,
+            cwd=self._folder,
         )
         deadline = time.monotonic() + self._limit_s
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                log = Path(self._log.name).read_text(errors="replace")[-4000:]
-                self.stop()
-                raise RuntimeError(f"the server did not start; its log ends with:\n{log}")
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                end_of_log = self.log()[-4000:]
+                self.kill()
+                raise RuntimeError(f"the server did not start; its log ends with:\n{end_of_log}")
             time.sleep(0.5)
         return self
+
+    def log(self) -> str:
+        """Everything that the server's processes have printed."""
+        return Path(self._log.name).read_text(errors="replace")
+
+    def stop(self) -> None:
+        """Ask the server to end; after 20 seconds end its whole process group."""
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=20)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the server's whole process group at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
 
     def __exit__(
         self,
@@ -59,16 +101,6 @@ class LocalServer:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-
-    def stop(self) -> None:
-        """Ask the server to end; after 20 seconds end its whole process group."""
-        self._process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=20)
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._log.close()
 
     def _answers(self) -> bool:
         try:

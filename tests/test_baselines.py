@@ -7,15 +7,15 @@ import sys
 
 import pytest
 import torch
-from graft_sglang.budgeters.fixed import FixedBudget
-from graft_sglang.scorers.ddtree import DDTreeScorer
 
+from graft_sglang.budgeters.fixed import FixedBudget
 from graft_sglang.contracts import (
     MAX_BUDGET,
     ComponentContext,
     DecodingState,
     DraftCandidates,
 )
+from graft_sglang.scorers.ddtree import DDTreeScorer
 
 
 def context(**options) -> ComponentContext:

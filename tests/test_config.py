@@ -43,7 +43,7 @@ def test_an_empty_source_is_none(empty) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"budgets": 3, "beta": 1}', "unknown settings beta, budgets; known: .*budget"),
+        ('{"budgets": 3, "alpha": 1}', "unknown settings alpha, budgets; known: .*budget"),
         ('{"budget": 3', "is not valid JSON"),
         ("no/such/file.json", "names 'no/such/file.json', which is neither JSON nor a file"),
     ],
@@ -73,9 +73,17 @@ def test_the_bounds_themselves_are_accepted() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["edge_scorer", "budget_policy", "tree_builder"])
-@pytest.mark.parametrize("value", ["", 3, ["ddtree"]])
-def test_registry_names_are_non_empty_strings(name, value) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("edge_scorer", 3),
+        ("edge_scorer", ["ddtree"]),
+        ("budget_policy", 3),
+        ("tree_builder", ["chain"]),
+        ("tree_builder", ""),
+    ],
+)
+def test_registry_names_are_strings(name, value) -> None:
     with pytest.raises(ConfigError, match=f"GRAFT's {name} must be a registry name"):
         resolve({}, json.dumps({name: value}))
 
@@ -92,3 +100,26 @@ def test_imports_of_another_type_are_refused() -> None:
 def test_options_hold_every_field() -> None:
     config = GraftConfig(budget=9)
     assert GraftConfig(**config.as_options()) == config
+
+
+def test_a_checkpoint_chooses_its_scorer_and_a_fit_its_policy() -> None:
+    assert (GraftConfig().edge_scorer, GraftConfig().budget_policy) == ("ddtree", "fixed")
+    assert GraftConfig(tdes_path="t").edge_scorer == "tdes"
+    assert GraftConfig(tdes_path="t", edge_scorer="tdes_normalized").edge_scorer == (
+        "tdes_normalized"
+    )
+    assert GraftConfig(saba_path="s").budget_policy == "saba"
+    assert GraftConfig(saba_path="s", budget_policy="fixed").budget_policy == "fixed"
+
+
+@pytest.mark.parametrize("beta", [-0.1, float("nan"), float("inf"), "0.2", True])
+def test_a_bad_beta_is_refused(beta) -> None:
+    with pytest.raises(ConfigError, match="beta must be a number from 0 up"):
+        GraftConfig(beta=beta)
+
+
+@pytest.mark.parametrize("name", ["tdes_path", "saba_path", "trace_dir"])
+def test_a_path_is_a_non_empty_string(name) -> None:
+    for value in ("", 3):
+        with pytest.raises(ConfigError, match=f"{name} must be a path"):
+            GraftConfig(**{name: value})

@@ -54,9 +54,30 @@ def _add_flags(result: Any, parser: argparse.ArgumentParser) -> None:
         help=f"Scores parent-child edges: {', '.join(edge_scorers.names())} or a third party's.",
     )
     group.add_argument(
+        "--graft-tdes-path",
+        metavar="DIR",
+        help="TDES checkpoint (graft-sglang train-tdes); the edge scorer is then 'tdes'.",
+    )
+    group.add_argument(
+        "--graft-beta",
+        type=float,
+        metavar="X",
+        help=f"Scale of the TDES residual (default {_DEFAULTS.beta}).",
+    )
+    group.add_argument(
         "--graft-budget-policy",
         metavar="NAME",
         help=f"Chooses the nodes a round: {', '.join(budget_policies.names())} or a third party's.",
+    )
+    group.add_argument(
+        "--graft-saba-path",
+        metavar="FILE",
+        help="Fitted gain and cost (graft-sglang fit-saba); the budget policy is then 'saba'.",
+    )
+    group.add_argument(
+        "--graft-saba-online",
+        action=argparse.BooleanOptionalAction,
+        help="Let served rounds correct the fitted file (default: where the policy gains by it).",
     )
     group.add_argument(
         "--graft-tree-builder",
@@ -80,6 +101,11 @@ def _add_flags(result: Any, parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="K",
         help=f"Candidates a depth (default {_DEFAULTS.candidates}).",
+    )
+    group.add_argument(
+        "--graft-trace-dir",
+        metavar="DIR",
+        help="Record rounds there for training and fitting; no prompt text is kept.",
     )
     group.add_argument(
         "--graft-import",

@@ -18,6 +18,8 @@ class DraftShape:
 
     block_size: int
     vocab_size: int
+    target: str
+    """Path or hub name of the target."""
 
 
 DRAFTER_WORDS = "drafter (--speculative-draft-model-path)"
@@ -141,7 +143,7 @@ def read_draft_shape(server_args: Any) -> DraftShape:
             f"{parsed.block_size}; leave it out."
         )
     _check_fit(path, parsed, draft_text, target_text)
-    return DraftShape(parsed.block_size, int(target_text.vocab_size))
+    return DraftShape(parsed.block_size, int(target_text.vocab_size), server_args.model_path)
 
 
 def _check_fit(path: str, parsed: Any, draft: Any, target: Any) -> None:
@@ -223,8 +225,10 @@ def verify_width(config: GraftConfig, shape: DraftShape, num_draft_tokens: int |
 
 
 def launch_context(config: GraftConfig, shape: DraftShape, max_budget: int) -> ComponentContext:
-    """What a part may know before a model is loaded: no target embedding yet."""
+    """What a part may know before a model is loaded; the target's embedding is read from disk."""
     import torch
+
+    from graft_sglang.target_files import read_input_embedding
 
     return ComponentContext(
         depth=shape.block_size - 1,
@@ -233,4 +237,5 @@ def launch_context(config: GraftConfig, shape: DraftShape, max_budget: int) -> C
         vocab_size=shape.vocab_size,
         device=torch.device("cpu"),
         options=config.as_options(),
+        target_embedding=lambda: read_input_embedding(shape.target),
     )

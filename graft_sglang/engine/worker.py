@@ -23,9 +23,11 @@ from sglang.srt.speculative.spec_utils import (
 from graft_sglang.contracts import ComponentContext, DraftTree, RoundOutcome
 from graft_sglang.engine.components import build_components
 from graft_sglang.engine.draft import draft_batch
+from graft_sglang.engine.embedding import full_embedding
 from graft_sglang.engine.flags import config_of
 from graft_sglang.engine.history import AcceptHistory
 from graft_sglang.engine.marginals import candidates_from_hidden
+from graft_sglang.engine.recorder import RoundRecorder
 from graft_sglang.engine.round import Round, decoding_state, depth_caps
 from graft_sglang.engine.target_tokens import adjust_logits, greedy_tokens, sampled_tokens
 from graft_sglang.engine.verify import compact_target_kv, verify_tree
@@ -67,10 +69,20 @@ class GraftWorker(DFlashWorkerV2):
         )
         warm_up(self._parts.builder)
         self._history = AcceptHistory()
+        self._recorder: RoundRecorder | None = None
+        if config.trace_dir and get_parallel().tp_rank == 0:
+            self._recorder = RoundRecorder.to_folder(
+                config.trace_dir,
+                server_args.speculative_draft_model_path,
+                block_size - 1,
+                self._num_candidates,
+                self._target_embedding(),
+            )
         self._context_len = int(model_config.context_len)
 
     def _target_embedding(self) -> torch.Tensor:
-        return self.model_runner.model.get_input_embeddings().weight
+        embedding = unwrap_lora_layer(self.model_runner.model.get_input_embeddings())
+        return full_embedding(embedding, get_parallel().tp_group)
 
     def alloc_memory_pool(self, *args: Any, **kwargs: Any) -> None:
         super().alloc_memory_pool(*args, **kwargs)
@@ -264,6 +276,8 @@ class GraftWorker(DFlashWorkerV2):
                 latency_s=current.clock.total,
             )
         )
+        if self._recorder is not None:
+            self._recorder.record(current)
 
 
 def _padded(values: torch.Tensor, width: int, fill: int) -> torch.Tensor:

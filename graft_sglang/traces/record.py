@@ -65,3 +65,13 @@ class RoundRecord:
         """int32 [a + 1]: the accepted draft tokens, then the target's own next token."""
         bonus = self.target_tokens[self.accepted[-1:]]
         return np.concatenate((self.tree_tokens[self.accepted[1:]], bonus))
+
+    @property
+    def tree_depths(self) -> np.ndarray:
+        """int32 [n]: 0 for the root."""
+        depths = np.zeros(len(self.tree_parents), np.int32)
+        at = self.tree_parents
+        while (below := at >= 0).any():
+            depths += below
+            at = np.where(below, self.tree_parents[at], -1)
+        return depths

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import requests
+
+from graft_sglang.server import LAUNCH, LocalServer
 
 TESTS = Path(__file__).resolve().parent
 PAIR = Path(os.environ.get("GRAFT_TEST_PAIR", TESTS.parents[1] / "examples" / "tiny_pair"))
@@ -42,40 +37,20 @@ def environment(**extra: str) -> dict[str, str]:
     }
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class Server:
-    """A running ``sglang.launch_server`` on the tiny pair."""
+class Server(LocalServer):
+    """A running server on the tiny pair."""
 
     def __init__(
-        self, *arguments: str, command: tuple[str, ...] | None = None, **variables: str
+        self, *arguments: str, command: tuple[str, ...] = LAUNCH, **variables: str
     ) -> None:
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._log = tempfile.NamedTemporaryFile("w+", suffix=".log", prefix="graft-test-")  # noqa: SIM115
-        command = command or (sys.executable, "-m", "sglang.launch_server")
-        self.process = subprocess.Popen(
-            [*command, *BASE, "--port", str(self.port), *arguments],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env=environment(**variables),
-            start_new_session=True,
-            cwd=TESTS,
+        super().__init__(
+            [*BASE, *arguments],
+            command=command,
+            environment=environment(**variables),
+            folder=TESTS,
+            limit_s=START_LIMIT_S,
         )
-        deadline = time.monotonic() + START_LIMIT_S
-        while "ready to roll" not in self.log():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                text = self.log()[-4000:]
-                self.stop()
-                raise RuntimeError(f"the server did not start:\n{text}")
-            time.sleep(0.5)
-
-    def log(self) -> str:
-        return Path(self._log.name).read_text(errors="replace")
+        self.start()
 
     def alive(self) -> bool:
         return requests.get(self.url + "/health", timeout=30).status_code == 200
@@ -100,12 +75,6 @@ class Server:
         with ThreadPoolExecutor(batch) as pool:
             return list(pool.map(lambda p: self.generate(p, **parameters), prompts))
 
-    def stop(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._log.close()
-
 
 class Pool:
     """Keeps the reference server and the last other one; more would fight over two cores."""
@@ -118,13 +87,13 @@ class Pool:
         if key not in self._servers:
             if key != REFERENCE:
                 for other in [k for k in self._servers if k != REFERENCE]:
-                    self._servers.pop(other).stop()
+                    self._servers.pop(other).kill()
             self._servers[key] = Server(*arguments, **variables)
         return self._servers[key]
 
     def stop(self) -> None:
         for server in self._servers.values():
-            server.stop()
+            server.kill()
 
 
 REFERENCE = (FLOAT32, ())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from graft_sglang.scorers.ddtree import DDTreeScorer
 
 from graft_sglang.benchmarks import reference
 from graft_sglang.contracts import DraftCandidates, DraftTree, EdgeScores
+from graft_sglang.scorers.ddtree import DDTreeScorer
 
 
 @dataclass

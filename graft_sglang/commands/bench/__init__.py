@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 
 PARTS = {
+    "tdes": "TDES on recorded rounds: beta, budgets, mismatches, tasks",
+    "tdes-speed": "host time of scoring edges with TDES",
+    "saba": "SABA on recorded rounds: oracle tracking, best budgets",
     "tree": "host time of building draft trees",
 }
 
