@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: --traces); may be repeated",
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("saba.json"), metavar="FILE", help="default: saba.json"
+        "--out", type=Path, default=Path("saba.json"), metavar="FILE", help="default: saba.json"
     )
     parser.add_argument(
         "--grid",
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--bins", type=int, default=8, help="states of the gain table (default 8)")
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="the cost's residuals (default: OUTPUT.png)"
+        "--plot", type=Path, metavar="FILE", help="the cost's residuals (default: OUT.png)"
     )
     parser.add_argument("--hardware", help="name of the serving machine (default: this one)")
     add_scorer_arguments(parser)
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"graft-sglang fit-saba: {error}", file=sys.stderr)
         return 1
-    document.save(arguments.output)
+    document.save(arguments.out)
     scale = sum(p * s for p, s in zip(document.phi, document.state_mean, strict=True))
     cost = document.cost
     print(f"phi = {document.phi}; phi . s = {scale:.2f} nodes on the mean state")
@@ -76,8 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"best fixed budget of these rounds: {document.fallback_budget}")
     for name, value in document.quality.items():
         print(f"  {name}: {value:.4g}")
-    print(f"wrote {arguments.output}")
-    plot = arguments.plot or arguments.output.with_suffix(".png")
+    print(f"wrote {arguments.out}")
+    plot = arguments.plot or arguments.out.with_suffix(".png")
     try:
         plot_cost_fit(plot, timed, cost_fit)
         print(f"wrote {plot}")

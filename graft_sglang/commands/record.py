@@ -23,6 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", help="only rows of this split")
     parser.add_argument("--per-task", type=int, metavar="N", help="prompts of each file")
     parser.add_argument("--budget", type=int, default=64, help="nodes of a tree (default 64)")
+    parser.add_argument(
+        "--sweep", action="store_true",
+        help="another budget every round, up to --budget: rounds to fit costs on",
+    )  # fmt: skip
     parser.add_argument("--tokens", type=int, default=256, help="new tokens (default 256)")
     parser.add_argument("--concurrency", type=int, default=1, help="requests at once (default 1)")
     parser.add_argument("--dtype", default="float32", help="of the server (default float32)")
@@ -46,11 +50,14 @@ def run(arguments: argparse.Namespace) -> int:
         prompts = read_prompts(arguments.prompts, arguments.split, arguments.per_task)
     except ValueError as error:
         raise SystemExit(f"graft-sglang record: {error}") from error
+    budget = ["--graft-budget", str(arguments.budget)]
+    if arguments.sweep:
+        budget = ["--graft-budget-policy", "sweep", "--graft-max-budget", str(arguments.budget)]
     flags = [
         "--model-path", arguments.target, "--dtype", arguments.dtype,
         "--speculative-algorithm", "GRAFT", "--speculative-draft-model-path", arguments.drafter,
-        "--graft-budget", str(arguments.budget), "--graft-trace-dir", arguments.out,
-        "--log-level", "warning", *arguments.server_arg,
+        *budget, "--graft-trace-dir", arguments.out,
+        "--log-level", "warning", "--skip-server-warmup", *arguments.server_arg,
     ]  # fmt: skip
     failed = 0
     with LocalServer(flags) as server, ThreadPoolExecutor(arguments.concurrency) as pool:

@@ -14,6 +14,7 @@ from graft_sglang.server import LAUNCH, LocalServer
 TESTS = Path(__file__).resolve().parent
 PAIR = Path(os.environ.get("GRAFT_TEST_PAIR", TESTS.parents[1] / "examples" / "tiny_pair"))
 TARGET, DRAFTER = str(PAIR / "target"), str(PAIR / "drafter")
+TDES, SABA = str(PAIR / "tdes"), str(PAIR / "saba.json")
 
 BASE = (
     "--model-path", TARGET, "--device", "cpu", "--mem-fraction-static", "0.3",
@@ -60,9 +61,8 @@ class Server(LocalServer):
 
     def generate(self, input_ids: Any, tokens: int = 32, **parameters: Any) -> Any:
         """Greedy by default; answers of ``/generate``, a list for a list of prompts."""
-        extra = {
-            k: parameters.pop(k) for k in ("return_logprob", "top_logprobs_num") if k in parameters
-        }
+        fields = ("return_logprob", "top_logprobs_num", "rid")
+        extra = {k: parameters.pop(k) for k in fields if k in parameters}
         sampling = {"temperature": 0.0, "max_new_tokens": tokens, **parameters}
         reply = self.post(
             "/generate", {"input_ids": input_ids, "sampling_params": sampling, **extra}

@@ -128,7 +128,7 @@ def command(module, *words: str) -> int:
 def test_fit_and_bench_from_the_command_line(traces, tmp_path, capsys) -> None:
     output = tmp_path / "fit" / "saba.json"
     grid = "0,1,2,4,8,16,32,64"
-    words = ("--traces", str(traces), "--output", str(output), "--grid", grid, "--bins", "3")
+    words = ("--traces", str(traces), "--out", str(output), "--grid", grid, "--bins", "3")
     assert command(fit_saba, *words) == 0
     fitted = load(output)
     assert fitted.grid == GRID
