@@ -66,10 +66,12 @@ class LocalServer:
         )
         deadline = time.monotonic() + self._limit_s
         while not self._answers():
-            if self.process.poll() is not None or time.monotonic() > deadline:
+            ended = self.process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                what = "ended while starting" if ended else f"did not start in {self._limit_s:g} s"
                 end_of_log = self.log()[-4000:]
                 self.kill()
-                raise RuntimeError(f"the server did not start; its log ends with:\n{end_of_log}")
+                raise RuntimeError(f"the server {what}; its log ends with:\n{end_of_log}")
             time.sleep(0.5)
         return self
 

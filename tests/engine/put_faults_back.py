@@ -3,7 +3,7 @@
     python tests/engine/put_faults_back.py [NUMBER ...]
 
 Numbers are those of the fault list; without any, all are tried. Exits with 1 if a fault survives.
-A test counts as failed only if pytest itself says so, not if a server could not be started.
+A fault that ends the server at its start is caught too; a server that is only too slow is not.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ FAULTS = (
           "test_faults.py::test_prefix_reuse_keeps_the_accept_length"),
     Fault(17, "rows counted by another batch's lengths", WORKER,
           'host_lens = batch.seq_lens.to("cpu", torch.int64)',
-          'host_lens = batch.seq_lens.to("cpu", torch.int64) - (len(batch.reqs) > 2)',
+          'host_lens = batch.seq_lens.to("cpu", torch.int64) - int(len(batch.reqs) > 2)',
           "test_faults.py::test_chunked_prefill_with_staggered_arrivals"),
     Fault(18, "buffers keyed by batch size only", "graft_sglang/engine/cpu_attention.py",
           "        self._slots: list[torch.Tensor] = []\n",
@@ -126,7 +126,7 @@ def survives(fault: Fault) -> str:
             text=True,
             check=False,
         )
-    if result.returncode == 1 and ("did not start" not in result.stdout or fault.number == 22):
+    if result.returncode == 1 and "did not start in" not in result.stdout:
         return "caught"
     return result.stdout[-300:] or result.stderr[-300:]
 
