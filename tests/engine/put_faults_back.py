@@ -126,7 +126,7 @@ def survives(fault: Fault) -> str:
             text=True,
             check=False,
         )
-    if result.returncode == 1 and "did not start in" not in result.stdout:
+    if result.returncode == 1 and "RuntimeError: the server did not start in" not in result.stdout:
         return "caught"
     return result.stdout[-300:] or result.stderr[-300:]
 
