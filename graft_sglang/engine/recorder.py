@@ -20,7 +20,11 @@ CAPACITY = 4096
 
 
 class RoundRecorder:
-    """Copies what a record needs of each request's round and hands it to the writer's thread."""
+    """Copies what a record needs of each request's round and hands it to the writer's thread.
+
+    With overlap scheduling a request's last record may be of a round past its end: it was begun
+    before the end was known.
+    """
 
     def __init__(self, put: Callable[[RoundRecord], None]) -> None:
         self._put = put

@@ -49,7 +49,8 @@ def test_the_rounds_of_a_request_tell_its_answer(served: Any) -> None:
     answers, requests = served
     for i, answer in enumerate(answers):
         rounds = requests[f"task/{i}"]
-        assert len(rounds) == answer["meta_info"]["spec_verify_ct"]
+        # Overlap scheduling has begun one more round when a request turns out to have ended.
+        assert len(rounds) - answer["meta_info"]["spec_verify_ct"] in (0, 1)
         said = [rounds[0].root, *continuation(rounds, 0).tolist()]
         assert said[: len(answer["output_ids"])] == answer["output_ids"]
         assert all(r.budget == 24 and r.greedy for r in rounds)
