@@ -17,11 +17,17 @@ from server import Server, ids, mat
 def test_token_id_0_on_the_true_path(graft: Server, reference: Server, script: Any) -> None:
     """Id 0 must not be taken for padding (sglang 27509)."""
     question = prompts()[:4]
-    bias = {"logit_bias": {"0": 7.0}, "ignore_eos": True}
-    plain = ids(reference.generate(question, 48, **bias))
+    plain: list[list[int]] = []
+    request: dict[str, Any] = {}
+    # As much bias towards id 0 as brings it among other tokens: that depends on the target.
+    for bias in range(2, 40, 2):
+        request = {"logit_bias": {"0": float(bias)}, "ignore_eos": True}
+        plain = ids(reference.generate(question, 48, **request))
+        if any(0 in output for output in plain):
+            break
     assert any(0 in output and set(output) != {0} for output in plain)
     script.oracle(question, plain)
-    answers = graft.generate(question, 48, **bias)
+    answers = graft.generate(question, 48, **request)
     assert ids(answers) == plain
     assert mat(answers) > 4
 
