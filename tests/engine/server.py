@@ -103,7 +103,12 @@ def ids(answers: list[Any]) -> list[list[int]]:
     return [answer["output_ids"] for answer in answers]
 
 
+def rounds(answers: list[Any]) -> list[int]:
+    """Verifications of each answer; one that ended with the prefill's token had none."""
+    return [answer["meta_info"].get("spec_verify_ct", 0) for answer in answers]
+
+
 def mat(answers: list[Any]) -> float:
     """Mean accepted tokens a round: accepted drafts a verification, plus one."""
-    rounds = sum(a["meta_info"]["spec_verify_ct"] for a in answers)
-    return 1 + sum(a["meta_info"]["spec_num_correct_drafts"] for a in answers) / rounds
+    correct = sum(answer["meta_info"].get("spec_num_correct_drafts", 0) for answer in answers)
+    return 1 + correct / sum(rounds(answers))
