@@ -44,6 +44,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=Path, required=True)
     parser.add_argument("--each", type=int, default=8)
+    parser.add_argument("--server", action="append", choices=SERVERS, help="only this one")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
 
@@ -55,7 +56,8 @@ def main() -> int:
     rows = []
     script = Path(tempfile.mkdtemp()) / "budgets.json"
     script.write_text("[16]")  # of the server's own warm-up
-    for name, (flags, budgets) in SERVERS.items():
+    for name in arguments.server or SERVERS:
+        flags, budgets = SERVERS[name]
         server = Server(*FLOAT32, *flags, GRAFT_TEST_BUDGETS=str(script))
         for budget, batch in itertools.product(budgets, (1, 8)):
             script.write_text(json.dumps([budget]))
