@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -40,9 +41,7 @@ class LocalServer:
         folder: Path | None = None,
         limit_s: float = 600.0,
     ) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._command = [*command, *arguments, "--port", str(self.port)]
         self._environment = {**os.environ, **(environment or {})}
@@ -110,3 +109,15 @@ class LocalServer:
                 return reply.status == 200
         except (urllib.error.URLError, TimeoutError, ConnectionError):
             return False
+
+
+def _free_port() -> int:
+    """A port below those that the system gives to outgoing connections.
+
+    A server binds half a minute after its port was chosen; one of those may be taken by then.
+    """
+    while True:
+        port = random.randint(20_000, 30_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
