@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from graft_sglang.budgeters.grid import steps_to
 from graft_sglang.budgeters.saba.adaptive import (
     PROBE_FITTED,
     PROBE_UNKNOWN,
@@ -32,8 +33,6 @@ from graft_sglang.budgeters.saba.serving import (
 from graft_sglang.contracts import ComponentContext, DecodingState
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
 
-DEFAULT_GRID = (0, 1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512, 724, 1024)
-"""Budgets without a fitted file: two an octave."""
 DEFAULT_TOP = 256
 """Largest tree without a fitted file and without ``--graft-max-budget``: it sizes KV reserves."""
 DEFAULT_COST = AffineCost(1.0, 1.0 / 256, 0.0)
@@ -104,7 +103,7 @@ class ExpectedThroughputPolicy(AdaptivePolicy):
             return cls.from_document(document, fitted, online, probe_interval(elsewhere))
         top = min(context.max_budget, options.get("max_budget") or DEFAULT_TOP)
         return cls(
-            [b for b in DEFAULT_GRID if b < top] + [top],
+            steps_to(top),
             fallback=options.get("budget") or top,
             online=online,
         )

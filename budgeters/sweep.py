@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from graft_sglang.budgeters.grid import steps_to
 from graft_sglang.contracts import BudgetPolicy, ComponentContext, DecodingState
 
-STEPS = (0, 1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512, 724, 1024)
-"""Two an octave, and no tree at all."""
 DEFAULT_TOP = 128
 SEED = 0
 
@@ -26,7 +25,7 @@ class SweepBudget(BudgetPolicy):
     def __init__(self, top: int) -> None:
         if top < 1:
             raise ValueError(f"A sweep needs a largest budget of at least 1, not {top}.")
-        self._grid = np.array([*(b for b in STEPS if b < top), top])
+        self._grid = np.array(steps_to(top))
         self._rng = np.random.default_rng(SEED)
         self._left: list[int] = []
 

@@ -14,7 +14,7 @@ import torch
 
 from graft_sglang.budgeters.saba.path_mass import expected_tokens
 from graft_sglang.contracts import DecodingState, DraftCandidates, DraftTree, EdgeScorer
-from graft_sglang.traces import RoundRecord, by_request, continuation
+from graft_sglang.traces import RoundRecord, with_continuations
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
 
 
@@ -64,7 +64,7 @@ def replay(
     Raises:
         ValueError: no round has D further tokens.
     """
-    usable: list[tuple[RoundRecord, np.ndarray]] = continued(rounds)
+    usable = with_continuations(rounds)
     if not usable:
         raise ValueError(
             "No recorded round can be replayed: it must be greedy, and as many further tokens of "
@@ -84,20 +84,6 @@ def replay(
         expected[row] = expected_tokens(tree, grid)[0]
     states = np.array([[r.confidence, r.degeneration, r.history] for r in records], np.float64)
     return Replay(records, grid, states, committed, expected)
-
-
-def continued(rounds: Iterable[RoundRecord]) -> list[tuple[RoundRecord, np.ndarray]]:
-    """Greedy rounds with the D tokens that the target went on with, int64 [D] each."""
-    found: list[tuple[RoundRecord, np.ndarray]] = []
-    for records in by_request(rounds).values():
-        for i, record in enumerate(records):
-            if not record.greedy:
-                continue
-            tokens = continuation(records, i)
-            depth = len(record.token_ids)
-            if len(tokens) >= depth:
-                found.append((record, tokens[:depth].astype(np.int64)))
-    return found
 
 
 def candidates_of(record: RoundRecord) -> DraftCandidates:

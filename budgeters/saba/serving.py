@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from graft_sglang.budgeters.saba.document import SabaDocument, load
-from graft_sglang.budgeters.saba.hardware import describe
 from graft_sglang.contracts import ComponentContext
 from graft_sglang.fingerprint import fingerprint_embedding
+from graft_sglang.hardware import describe
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,10 @@ import os
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
+
+import torch
+
+from graft_sglang.hardware import describe
 
 
 def environment() -> dict[str, str]:
@@ -14,17 +17,8 @@ def environment() -> dict[str, str]:
     packages = ("graft-sglang", "numba", "numpy", "torch")
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
+        "machine": f"{describe(torch.device('cpu'))}, {platform.system()}",
         "load": f"{os.getloadavg()[0]:.1f} (1 minute average before the run)",
         "python": platform.python_version(),
         **{name: version(name) for name in packages},
     }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()

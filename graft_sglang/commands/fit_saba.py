@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import torch
-
     from graft_sglang.budgeters.saba.cost import CostFit, TimedRounds
     from graft_sglang.budgeters.saba.document import SabaDocument
     from graft_sglang.contracts import EdgeScorer
@@ -120,13 +118,14 @@ def build_scorer(arguments: argparse.Namespace, depth: int, candidates: int) -> 
 
     from graft_sglang.contracts import MAX_BUDGET, ComponentContext
     from graft_sglang.registry import edge_scorers
+    from graft_sglang.target_files import read_input_embedding
 
     folder = arguments.target
     options = {
         "tdes_path": str(arguments.tdes_path) if arguments.tdes_path else None,
         "beta": arguments.beta,
     }
-    embedding = None if folder is None else read_embedding(folder)
+    embedding = None if folder is None else read_input_embedding(folder)
     context = ComponentContext(
         depth=depth,
         num_candidates=candidates,
@@ -139,22 +138,6 @@ def build_scorer(arguments: argparse.Namespace, depth: int, candidates: int) -> 
     return edge_scorers.get(arguments.edge_scorer).from_context(context)
 
 
-def read_embedding(folder: Path) -> torch.Tensor:
-    """The input embedding, [V, E], of a model folder's safetensors.
-
-    Raises:
-        ValueError: there is none.
-    """
-    from safetensors import safe_open
-
-    for file in sorted(folder.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as tensors:
-            for name in tensors.keys():  # noqa: SIM118 - not a dict
-                if name.endswith(("embed_tokens.weight", "wte.weight")):
-                    return tensors.get_tensor(name)
-    raise ValueError(f"'{folder}' has no safetensors with an input embedding.")
-
-
 def _fit(
     arguments: argparse.Namespace,
 ) -> tuple[SabaDocument, TimedRounds, CostFit]:
@@ -164,9 +147,9 @@ def _fit(
     from tqdm import tqdm
 
     from graft_sglang.budgeters.saba.cost import TimedRounds
-    from graft_sglang.budgeters.saba.hardware import describe
     from graft_sglang.budgeters.saba.pipeline import fit_all, timed_rounds
     from graft_sglang.budgeters.saba.replay import replay
+    from graft_sglang.hardware import describe
     from graft_sglang.traces import read_meta, read_rounds
 
     grid = parse_grid(arguments.grid)

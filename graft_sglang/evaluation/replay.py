@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from graft_sglang.contracts import DraftCandidates, EdgeScorer, TreeBuilder
-from graft_sglang.traces import RoundRecord, by_request, continuation, task_of
+from graft_sglang.traces import RoundRecord, task_of, with_continuations
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
 from graft_sglang.tree.jit import jit
 
@@ -84,30 +84,18 @@ class Replay:
 
 
 def replayable(records: Iterable[RoundRecord]) -> ReplayRounds:
-    """The greedy rounds with at least D known tokens after their root.
-
-    Whether a round is kept depends on the recording only, not on how far any tree would get, so
-    every scorer is judged on the same rounds. The last rounds of a request fall out.
+    """The rounds of ``with_continuations``.
 
     Raises:
         ValueError: no round is left.
     """
-    kept: list[RoundRecord] = []
-    tokens: list[np.ndarray] = []
-    for rounds in by_request(records).values():
-        for i, record in enumerate(rounds):
-            if not record.greedy:
-                continue
-            # D + 1 rounds are enough: each commits at least one token.
-            depth = len(record.token_ids)
-            following = continuation(rounds[i : i + depth + 1], 0)
-            if len(following) >= depth:
-                kept.append(record)
-                tokens.append(following[:depth])
-    if not kept:
+    found = with_continuations(records)
+    if not found:
         raise ValueError(
             "No recorded round can be replayed: each needs greedy decoding and D more tokens."
         )
+    kept = [record for record, _ in found]
+    tokens = [following for _, following in found]
     return ReplayRounds(
         root=torch.tensor([record.root for record in kept]),
         token_ids=torch.from_numpy(np.stack([record.token_ids for record in kept])).long(),

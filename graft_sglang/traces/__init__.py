@@ -3,7 +3,7 @@
 from graft_sglang.traces.meta import TraceMeta
 from graft_sglang.traces.reader import iter_rounds, read_folders, read_meta, read_rounds
 from graft_sglang.traces.record import STAGES, RoundRecord
-from graft_sglang.traces.requests import by_request, continuation, task_of
+from graft_sglang.traces.requests import by_request, continuation, task_of, with_continuations
 from graft_sglang.traces.split import PART_SHARES, part_of, split_by_prompt
 from graft_sglang.traces.writer import TraceWriter
 
@@ -22,4 +22,5 @@ __all__ = [
     "read_rounds",
     "split_by_prompt",
     "task_of",
+    "with_continuations",
 ]

@@ -44,6 +44,25 @@ def continuation(rounds: Sequence[RoundRecord], i: int) -> np.ndarray:
     return np.concatenate(parts)
 
 
+def with_continuations(records: Iterable[RoundRecord]) -> list[tuple[RoundRecord, np.ndarray]]:
+    """The greedy rounds with at least D known tokens after their root, and those D, int32 [D].
+
+    Whether a round is kept depends on the recording only, not on how far any tree would get, so
+    every scorer is judged on the same rounds. The last rounds of a request fall out.
+    """
+    kept: list[tuple[RoundRecord, np.ndarray]] = []
+    for rounds in by_request(records).values():
+        for i, record in enumerate(rounds):
+            if not record.greedy:
+                continue
+            # D + 1 rounds are enough: each commits at least one token.
+            depth = len(record.token_ids)
+            following = continuation(rounds[i : i + depth + 1], 0)
+            if len(following) >= depth:
+                kept.append((record, following[:depth]))
+    return kept
+
+
 def _follows(before: RoundRecord, after: RoundRecord) -> bool:
     return (
         after.greedy

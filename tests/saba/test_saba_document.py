@@ -12,10 +12,10 @@ import torch
 from saba_cases import context, document
 
 from graft_sglang.budgeters.saba.document import grid_top, load
-from graft_sglang.budgeters.saba.hardware import describe
 from graft_sglang.budgeters.saba.policy import SabaPolicy
 from graft_sglang.budgeters.saba.table import SabaTablePolicy
 from graft_sglang.fingerprint import fingerprint_embedding
+from graft_sglang.hardware import describe
 
 
 @pytest.fixture

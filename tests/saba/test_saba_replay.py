@@ -13,13 +13,13 @@ from saba_cases import CANDIDATES, DEPTH, GRID, document, recorded_rounds
 from graft_sglang.budgeters.saba import oracle
 from graft_sglang.budgeters.saba.document import load
 from graft_sglang.budgeters.saba.pipeline import timed_rounds
-from graft_sglang.budgeters.saba.replay import candidates_of, continued, replay
+from graft_sglang.budgeters.saba.replay import candidates_of, replay
 from graft_sglang.budgeters.saba.selection_cost import selection_ms
 from graft_sglang.budgeters.saba.table import SabaTablePolicy
 from graft_sglang.commands import fit_saba
 from graft_sglang.commands.bench import saba as bench_saba
 from graft_sglang.scorers.ddtree import DDTreeScorer
-from graft_sglang.traces import TraceMeta, TraceWriter
+from graft_sglang.traces import TraceMeta, TraceWriter, with_continuations
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
 
 SCORER = DDTreeScorer()
@@ -51,7 +51,7 @@ def test_every_budget_equals_a_slow_walk_of_its_own_tree() -> None:
 
 
 def continued_by_place(rounds):
-    for record, tokens in continued(rounds):
+    for record, tokens in with_continuations(rounds):
         yield (record.request_id, record.round_index), tokens.tolist()
 
 
@@ -63,10 +63,10 @@ def test_the_replay_at_the_served_budget_is_what_was_committed() -> None:
 
 def test_rounds_without_enough_tokens_ahead_or_a_gap_are_left_out() -> None:
     rounds = recorded_rounds(1, 12)
-    whole = {record.round_index for record, _ in continued(rounds)}
+    whole = {record.round_index for record, _ in with_continuations(rounds)}
     assert 0 in whole
     assert 11 not in whole
-    gap = {record.round_index for record, _ in continued(rounds[:3] + rounds[4:])}
+    gap = {record.round_index for record, _ in with_continuations(rounds[:3] + rounds[4:])}
     assert gap < whole
     assert 2 not in gap
     with pytest.raises(ValueError, match="No recorded round can be replayed"):

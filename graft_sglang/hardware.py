@@ -1,4 +1,4 @@
-"""The machine a cost was measured on, as one string to compare and to read."""
+"""The machine a figure was measured on, as one string to compare and to read."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def describe(device: torch.device | None = None) -> str:
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{_processor()}, {os.cpu_count()} cores"
+    return f"{processor_name()}, {os.cpu_count()} cores"
 
 
-def _processor() -> str:
+def processor_name() -> str:
+    """The processor's name, as far as the system tells it."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text(encoding="utf-8").splitlines():
