@@ -191,6 +191,8 @@ class TreeBuilder(ABC):
     ) -> DraftTree:
         """Grow one tree a request.
 
+        A builder made by ``from_context`` may overwrite the tree it returned last.
+
         Args:
             budgets: int64 [bs] on the CPU, 0..``MAX_BUDGET``; a tree has at most that many nodes
                 besides its root, fewer only where no further edge exists.

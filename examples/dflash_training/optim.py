@@ -70,9 +70,17 @@ def build_optimizers(
     ]
 
 
-def schedule(step: int, total: int, warmup: int, floor: float = 0.02) -> float:
-    """Factor on the peak rate: linear warm-up, then a cosine down to ``floor``."""
+def schedule(
+    step: int, total: int, warmup: int, stable: float = 0.0, floor: float = 0.02
+) -> float:
+    """Factor on the peak rate: linear warm-up, the peak for ``stable`` of the steps, a cosine.
+
+    With a stable part a run can be prolonged: its checkpoints don't depend on ``total`` yet.
+    """
     if step < warmup:
         return (step + 1) / warmup
-    progress = (step - warmup) / max(1, total - warmup)
+    first = max(warmup, int(stable * total))
+    if step < first:
+        return 1.0
+    progress = (step - first) / max(1, total - first)
     return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress))

@@ -28,6 +28,8 @@ class LoopConfig:
     seed: int
     clip: float = 1.0
     checkpoint_every: int = 50
+    stable: float = 0.0
+    """Share of the steps at the peak rate, before it falls."""
 
 
 def _save(path: Path, step: int, model: nn.Module, optimizers: list, log: list) -> None:
@@ -67,7 +69,7 @@ def run_loop(
     bar = tqdm(range(first, cfg.steps), initial=first, total=cfg.steps, desc=label, mininterval=5)
     started = time.monotonic()
     for step in bar:
-        rate = cfg.lr * schedule(step, cfg.steps, cfg.warmup)
+        rate = cfg.lr * schedule(step, cfg.steps, cfg.warmup, cfg.stable)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate

@@ -46,7 +46,7 @@ def main() -> None:
     cache = TeacherCache(args.runs / "teacher", answers, width, TOP)
     embedding = target.get_input_embeddings().weight.detach().clone()
     del target
-    loop = LoopConfig(args.steps, args.lr, warmup=20, seed=SEED, checkpoint_every=20)
+    loop = LoopConfig(args.steps, args.lr, warmup=20, seed=SEED, checkpoint_every=20, stable=0.6)
     log = fit_drafter(
         drafter, embedding, embedding, cache, PLAN, loop, args.runs / f"{args.name}.pt"
     )

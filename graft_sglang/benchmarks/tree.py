@@ -76,7 +76,7 @@ def measure_build(budget: int, parents: int, batch_size: int, repeats: int) -> R
     """Builder and reference on the same batch."""
     candidates, scores = random_case(batch_size, parents, seed=budget)
     budgets = torch.full((batch_size,), budget)
-    builder = BestFirstTreeBuilder()
+    builder = BestFirstTreeBuilder(recycle=True)
     token_ids, values = candidates.token_ids.tolist(), scores.values.tolist()
 
     def slow() -> None:

@@ -8,7 +8,7 @@ from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 
-from graft_sglang.engine.components import build_components
+from graft_sglang.components import build_components
 from graft_sglang.engine.cpu_platform import is_active as on_our_cpu_platform
 from graft_sglang.engine.flags import config_of
 from graft_sglang.engine.startup import (

@@ -80,10 +80,10 @@ class RoundRecorder:
                     target_tokens=_int32(current.target_tokens[row, :nodes]),
                     accepted=_int32(path),
                     target_logits=target_logits.to("cpu", torch.float32).numpy(),
-                    confidence=float(current.state.confidence[row]),
-                    degeneration=float(current.state.degeneration[row]),
-                    history=float(current.state.history[row]),
-                    budget=int(current.budgets[row]),
+                    confidence=float(current.plan.state.confidence[row]),
+                    degeneration=float(current.plan.state.degeneration[row]),
+                    history=float(current.plan.state.history[row]),
+                    budget=int(current.plan.budgets[row]),
                     stage_seconds=current.clock.seconds,
                 )
             )
@@ -97,4 +97,5 @@ class RoundRecorder:
 
 
 def _int32(values: torch.Tensor) -> np.ndarray:
-    return values.to(torch.int32).numpy()
+    """A copy: the tree's memory is used again while the writer's thread still holds a record."""
+    return values.to(torch.int32, copy=True).numpy()

@@ -1,4 +1,4 @@
-"""One decoding round of a batch, filled in stage by stage, and the state it starts from."""
+"""One decoding round of a batch, filled in stage by stage."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from graft_sglang.contracts import DecodingState, DraftCandidates, DraftTree, EdgeScores
-from graft_sglang.engine.stages import StageClock
+from graft_sglang.contracts import DraftCandidates, DraftTree
 from graft_sglang.engine.window import Window
+from graft_sglang.planning import Plan
+from graft_sglang.stages import StageClock
 from graft_sglang.tree.acceptance import AcceptedPaths
 
 
@@ -25,10 +26,7 @@ class Round:
     block: Window = field(init=False)
     """The drafter's slots."""
     candidates: DraftCandidates = field(init=False)
-    state: DecodingState = field(init=False)
-    budgets: torch.Tensor = field(init=False)
-    """int64 [bs]"""
-    tree: DraftTree = field(init=False)
+    plan: Plan = field(init=False)
     window: Window = field(init=False)
     """The tree's slots."""
     output: Any = field(init=False)
@@ -40,32 +38,14 @@ class Round:
     accepted: AcceptedPaths = field(init=False)
 
     @property
+    def tree(self) -> DraftTree:
+        """The plan's trees."""
+        return self.plan.tree
+
+    @property
     def request_ids(self) -> list[str]:
         """Ids of the batch's requests, in its order."""
         return [req.rid for req in self.batch.reqs]
-
-
-def decoding_state(
-    candidates: DraftCandidates, scores: EdgeScores, history: torch.Tensor, host_lens: torch.Tensor
-) -> DecodingState:
-    """s_t of Eq. 15 on the CPU.
-
-    Args:
-        history: float32 [bs], hist_t.
-        host_lens: int64 [bs] on the CPU.
-    """
-    cosines = candidates.hidden_cosines
-    degeneration = torch.zeros(len(host_lens))
-    if cosines.shape[1]:
-        degeneration = (cosines.mean(1) + cosines[:, -1] - cosines[:, 0]).cpu()
-    return DecodingState(
-        confidence=candidates.top1_probs.mean(1).cpu(),
-        degeneration=degeneration,
-        history=history,
-        prefix_lens=host_lens,
-        candidates=candidates,
-        scores=scores,
-    )
 
 
 def depth_caps(

@@ -9,9 +9,8 @@ import torch
 from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode
 from sglang.srt.speculative.dflash_info import DFlashVerifyInput
 
-from graft_sglang.contracts import DraftTree
 from graft_sglang.engine.window import Window
-from graft_sglang.tree.mask import expand_masks, node_positions
+from graft_sglang.tree.verify_arrays import VerifyArrays
 
 
 @dataclass(slots=True)
@@ -25,23 +24,21 @@ class Verified:
 
 
 def verify_tree(
-    batch: Any, target_worker: Any, tree: DraftTree, window: Window, host_lens: torch.Tensor
+    batch: Any, target_worker: Any, arrays: VerifyArrays, window: Window, host_lens: torch.Tensor
 ) -> Verified:
     """Run the target over the nodes of every tree of the batch.
 
     Args:
-        tree: on the CPU; rows narrower than ``window.width`` are padded by its contract.
+        arrays: of trees padded to ``window.width`` nodes.
         host_lens: int64 [bs] on the CPU, the committed prefix lengths.
     """
     device = target_worker.model_runner.device
-    widths = torch.full_like(host_lens, window.width)
-    mask = expand_masks(tree, host_lens, widths)
-    positions = node_positions(tree, host_lens).reshape(-1).to(device)
+    positions = arrays.positions.to(device)
     spec_input = DFlashVerifyInput(
-        draft_token=tree.token_ids.reshape(-1).to(device),
+        draft_token=arrays.token_ids.to(device),
         positions=positions,
         draft_token_num=window.width,
-        custom_mask=mask.to(device),
+        custom_mask=arrays.mask.to(device),
         capture_hidden_mode=CaptureHiddenMode.FULL,
         kv_loc_plan=window.plan,
     )

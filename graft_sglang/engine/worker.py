@@ -20,19 +20,21 @@ from sglang.srt.speculative.spec_utils import (
     draft_tp_context,
 )
 
+from graft_sglang.components import build_components
 from graft_sglang.contracts import ComponentContext, DraftTree, RoundOutcome
-from graft_sglang.engine.components import build_components
 from graft_sglang.engine.draft import draft_batch
 from graft_sglang.engine.embedding import full_embedding
 from graft_sglang.engine.flags import config_of
-from graft_sglang.engine.history import AcceptHistory
 from graft_sglang.engine.marginals import candidates_from_hidden
 from graft_sglang.engine.recorder import RoundRecorder
-from graft_sglang.engine.round import Round, decoding_state, depth_caps
+from graft_sglang.engine.round import Round, depth_caps
 from graft_sglang.engine.target_tokens import adjust_logits, greedy_tokens, sampled_tokens
 from graft_sglang.engine.verify import compact_target_kv, verify_tree
 from graft_sglang.engine.window import plan_window
+from graft_sglang.history import AcceptHistory
+from graft_sglang.planning import plan_round
 from graft_sglang.tree.acceptance import accept_paths
+from graft_sglang.tree.verify_arrays import VerifyArraysMaker
 from graft_sglang.tree.warmup import warm_up
 
 
@@ -69,6 +71,7 @@ class GraftWorker(DFlashWorkerV2):
         )
         warm_up(self._parts.builder)
         self._history = AcceptHistory()
+        self._verify_arrays = VerifyArraysMaker()
         self._recorder: RoundRecorder | None = None
         if config.trace_dir and get_parallel().tp_rank == 0:
             self._recorder = RoundRecorder.to_folder(
@@ -152,18 +155,18 @@ class GraftWorker(DFlashWorkerV2):
 
     def _build_tree(self, current: Round) -> None:
         """Score, choose the budgets, grow the trees."""
-        candidates, host_lens = current.candidates, current.host_lens
-        scores = self._parts.scorer.score(candidates)
-        current.clock.end("score")
-        history = self._history.means(current.request_ids)
-        current.state = decoding_state(candidates, scores, history, host_lens)
-        current.budgets = self._parts.policy.select(current.state).clamp(0, self.max_width - 1)
-        current.clock.end("budget")
         caps = depth_caps(
-            current.batch.reqs, host_lens, self._context_len, int(self.block_size) - 1
+            current.batch.reqs, current.host_lens, self._context_len, int(self.block_size) - 1
         )
-        current.tree = self._parts.builder.build(candidates, scores, current.budgets, caps)
-        current.clock.end("build")
+        current.plan = plan_round(
+            self._parts,
+            current.candidates,
+            self._history.means(current.request_ids),
+            current.host_lens,
+            caps,
+            self.max_width - 1,
+            current.clock,
+        )
 
     def _verify(self, current: Round, grammar_barrier: Any) -> None:
         """One target forward over the trees, and the target's own token at their nodes."""
@@ -173,9 +176,10 @@ class GraftWorker(DFlashWorkerV2):
             grammar_tree = GrammarTree.from_host(
                 tree.first_child.long(), tree.next_sibling.long(), tree.token_ids
             )
+        arrays = self._verify_arrays.make(tree, current.host_lens)
         width = tree.token_ids.shape[1]
         current.window = plan_window(batch, self.model_runner, width, current.host_lens)
-        verified = verify_tree(batch, self.target_worker, tree, current.window, current.host_lens)
+        verified = verify_tree(batch, self.target_worker, arrays, current.window, current.host_lens)
         current.output = verified.output
         logits = self._gathered_logits(verified.output.logits_output)
         adjust_logits(logits, batch, tree.depths, current.host_lens.tolist())
@@ -270,7 +274,7 @@ class GraftWorker(DFlashWorkerV2):
         self._history.record(current.request_ids, committed.tolist())
         self._parts.policy.observe(
             RoundOutcome(
-                budgets=current.budgets,
+                budgets=current.plan.budgets,
                 committed=committed,
                 prefix_lens=current.host_lens,
                 latency_s=current.clock.total,

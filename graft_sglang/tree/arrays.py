@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import NamedTuple
 
 import numpy as np
@@ -36,38 +37,59 @@ class BuildInputs(NamedTuple):
 
 
 class TreeArrays(NamedTuple):
-    """Uninitialised arrays laid out as ``DraftTree`` says; a builder writes every element."""
+    """Memory of a batch of trees: as a ``DraftTree``, and as addresses for a kernel.
 
-    token_ids: np.ndarray
-    links: np.ndarray
-    """int32 [4, bs, N]: parents, depths, first_child, next_sibling."""
-    scores: np.ndarray
-    ancestors: np.ndarray
-    num_nodes: np.ndarray
+    A builder writes every element.
+    """
 
-    def as_tree(self) -> DraftTree:
-        """Tensors over the same memory."""
-        parents, depths, first_child, next_sibling = torch.from_numpy(self.links).unbind()
-        return DraftTree(
-            torch.from_numpy(self.token_ids),
-            parents,
-            depths,
-            torch.from_numpy(self.scores),
-            first_child,
-            next_sibling,
-            torch.from_numpy(self.ancestors),
-            torch.from_numpy(self.num_nodes),
-        )
+    tree: DraftTree
+    addresses: tuple[int, int, int, int, int]
+    """Of the token ids, the links (int32 [4, bs, N]: parents, depths, first_child, next_sibling),
+    the scores, the ancestors and the numbers of nodes."""
+
+
+class TreeMemory:
+    """Hands out arrays for trees: new ones, or the same again for every batch of a size.
+
+    Making eight tensors takes longer than growing a tree of 128 nodes, so a server recycles. Sizes
+    not used lately are forgotten.
+    """
+
+    def __init__(self, recycle: bool) -> None:
+        self._recycle = recycle
+        self._sizes: OrderedDict[tuple[int, int], TreeArrays] = OrderedDict()
+
+    def arrays(self, batch_size: int, width: int) -> TreeArrays:
+        """Arrays for a batch whose widest tree has ``width`` nodes."""
+        if not self._recycle:
+            return allocate(batch_size, width)
+        known = self._sizes.get((batch_size, width))
+        if known is None:
+            if len(self._sizes) >= _SIZES_KEPT:
+                self._sizes.popitem(last=False)
+            known = self._sizes[batch_size, width] = allocate(batch_size, width)
+        else:
+            self._sizes.move_to_end((batch_size, width))
+        return known
+
+
+_SIZES_KEPT = 64
 
 
 def allocate(batch_size: int, width: int) -> TreeArrays:
-    """Arrays for a batch whose widest tree has ``width`` nodes."""
+    """New arrays, uninitialised, on the CPU."""
+    token_ids = torch.empty(batch_size, width, dtype=torch.int64)
+    links = torch.empty(4, batch_size, width, dtype=torch.int32)
+    scores = torch.empty(batch_size, width, dtype=torch.float64)
+    ancestors = torch.empty(batch_size, width, (width + 63) // 64, dtype=torch.int64)
+    num_nodes = torch.empty(batch_size, dtype=torch.int32)
+    parents, depths, first_child, next_sibling = links.unbind()
+    owners = (token_ids, links, scores, ancestors, num_nodes)
     return TreeArrays(
-        np.empty((batch_size, width), np.int64),
-        np.empty((4, batch_size, width), np.int32),
-        np.empty((batch_size, width), np.float64),
-        np.empty((batch_size, width, (width + 63) // 64), np.int64),
-        np.empty(batch_size, np.int32),
+        DraftTree(
+            token_ids, parents, depths, scores, first_child, next_sibling, ancestors, num_nodes
+        ),
+        tuple(tensor.data_ptr() for tensor in owners),  # type: ignore[arg-type]
     )
 
 

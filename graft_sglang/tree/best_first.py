@@ -12,15 +12,34 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from graft_sglang.contracts import DraftCandidates, DraftTree, EdgeScores, TreeBuilder
-from graft_sglang.tree.arrays import allocate, check_inputs
+from graft_sglang.contracts import (
+    ComponentContext,
+    DraftCandidates,
+    DraftTree,
+    EdgeScores,
+    TreeBuilder,
+)
+from graft_sglang.token_pairs import TokenPairScores
+from graft_sglang.tree.arrays import TreeMemory, check_inputs
+from graft_sglang.tree.heap import push, replace_top
 from graft_sglang.tree.jit import array_at, inlined, jit
+from graft_sglang.tree.pair_rows import NO_PAIRS, fill_row, pair_arguments
 
 Array = np.ndarray
 
 
 class BestFirstTreeBuilder(TreeBuilder):
     """Grows each tree in order of falling path score until its budget is used up."""
+
+    def __init__(self, recycle: bool = False) -> None:
+        """With ``recycle`` a tree is overwritten by the next one of its batch size and width."""
+        self._memory = TreeMemory(recycle)
+
+    @classmethod
+    def from_context(cls, context: ComponentContext) -> BestFirstTreeBuilder:
+        """A server is done with a tree before it builds the next one."""
+        del context
+        return cls(recycle=True)
 
     def build(
         self,
@@ -30,18 +49,26 @@ class BestFirstTreeBuilder(TreeBuilder):
         max_depths: torch.Tensor | None = None,
     ) -> DraftTree:
         branching = candidates.token_ids.shape[-1]
+        pairs = NO_PAIRS
+        if isinstance(scores, TokenPairScores) and scores.rows.is_cpu:
+            pairs = pair_arguments(scores)
+            scores = scores.marginals
         inputs = check_inputs(candidates, scores, budgets, max_depths, branching)
-        arrays = allocate(len(inputs.sizes), inputs.width)
-        _grow_batch(
+        arrays = self._memory.arrays(len(inputs.sizes), inputs.width)
+        known = _grow_batch(
             inputs.root.data_ptr(),
             inputs.token_ids.data_ptr(),
             inputs.values.data_ptr(),
             *inputs.extent,
             inputs.sizes,
             inputs.max_depths,
-            *arrays,
+            inputs.width,
+            *arrays.addresses,
+            *pairs,
         )
-        return arrays.as_tree()
+        if not known:
+            raise ValueError("the candidates hold token ids that the scorer's tables do not")
+        return arrays.tree
 
 
 @jit
@@ -54,22 +81,52 @@ def _grow_batch(
     k: int,
     sizes: Array,
     max_depths: Array,
-    tokens: Array,
-    links: Array,
-    scores: Array,
-    ancestors: Array,
-    num_nodes: Array,
-) -> None:
+    width: int,
+    tokens_at: int,
+    links_at: int,
+    scores_at: int,
+    ancestors_at: int,
+    num_nodes_at: int,
+    table_at: int,
+    vocabulary: int,
+    vector_size: int,
+    depth_vectors_at: int,
+    known_depths: int,
+    scale: float,
+    normalized: bool,
+) -> bool:
+    """Grow all trees; False where a token has no row in the table of token pairs."""
     batch_size = len(sizes)
+    by_pairs = table_at != 0
+    table = array_at(table_at, (vocabulary, 2, vector_size), np.float32)
+    depth_vectors = array_at(depth_vectors_at, (known_depths, vector_size), np.float32)
+    vector = np.empty(vector_size, np.float32)
+    tokens = array_at(tokens_at, (batch_size, width), np.int64)
+    links = array_at(links_at, (4, batch_size, width), np.int32)
+    scores = array_at(scores_at, (batch_size, width), np.float64)
+    ancestors = array_at(ancestors_at, (batch_size, width, (width + 63) // 64), np.int64)
+    num_nodes = array_at(num_nodes_at, batch_size, np.int32)
     root = array_at(root_at, batch_size, np.int64)
     token_ids = array_at(token_ids_at, (batch_size, depth, k), np.int64)
     values = array_at(values_at, (batch_size, depth, wide, k), np.float32)
     for b in range(batch_size):
+        if by_pairs:
+            for token in token_ids[b].flat:
+                if not 0 <= token < vocabulary:
+                    return False
+            if not 0 <= root[b] < vocabulary:
+                return False
         num_nodes[b] = sizes[b]
         _grow(
             root[b],
             token_ids[b],
             values[b],
+            by_pairs,
+            table,
+            depth_vectors,
+            scale,
+            normalized,
+            vector,
             sizes[b],
             max_depths[b],
             tokens[b],
@@ -80,6 +137,7 @@ def _grow_batch(
             scores[b],
             ancestors[b],
         )
+    return True
 
 
 @inlined
@@ -87,6 +145,12 @@ def _grow(
     root: int,
     token_ids: Array,
     values: Array,
+    by_pairs: bool,
+    table: Array,
+    depth_vectors: Array,
+    scale: float,
+    normalized: bool,
+    vector: Array,
     size: int,
     max_depth: int,
     tokens: Array,
@@ -97,7 +161,11 @@ def _grow(
     scores: Array,
     ancestors: Array,
 ) -> None:
-    """Grow one tree of ``size`` nodes, of which the root is one."""
+    """Grow one tree of ``size`` nodes, of which the root is one.
+
+    Edge scores are ``values`` [D, P, K], or, ``by_pairs``, what ``fill_row`` makes of the
+    marginals ``values`` [D, 1, K] for each parent that is reached.
+    """
     tokens[:] = 0
     parents[:] = -1
     depths[:] = 0
@@ -114,24 +182,41 @@ def _grow(
     ranks = np.empty(size, np.int32)
     candidates = np.zeros(size, np.int32)
     last_child = np.empty(size, np.int32)
-    # Rows of `order` are dealt out to the (depth, parent) rows of `values` as they are reached.
-    order = np.empty((min(size, depth * wide), k), np.int32)
-    order_rows = np.full((depth, wide), -1, np.int32)
+    # Rows of `edges` and `order` are dealt out to the (depth, parent) pairs as they are reached.
+    conditional = by_pairs or wide > 1
+    places = np.full((depth, k if conditional else 1), -1, np.int32)
+    edges = np.empty((min(size, places.size), k), np.float32)
+    order = np.empty(edges.shape, np.int32)
     used_rows = 0
     heap_size = 0
     node = 0
     while True:
         level = depths[node]
         if level < max_depth and node + 1 < size:
-            row = candidates[node] if wide > 1 else 0
-            if order_rows[level, row] < 0:
-                order_rows[level, row] = used_rows
-                _start_order(values[level, row], order[used_rows])
+            own = candidates[node] if conditional else 0
+            place = places[level, own]
+            if place < 0:
+                place = places[level, own] = used_rows
                 used_rows += 1
-            best = _ranked(values[level, row], order[order_rows[level, row]], 0)
-            key_in = scores[node] + values[level, row, best]
+                if by_pairs:
+                    fill_row(
+                        table,
+                        depth_vectors[level],
+                        scale,
+                        normalized,
+                        tokens[node],
+                        token_ids[level],
+                        values[level, 0],
+                        vector,
+                        edges[place],
+                    )
+                else:
+                    edges[place] = values[level, own]
+                _start_order(edges[place], order[place])
+            best = _ranked(edges[place], order[place], 0)
+            key_in = scores[node] + edges[place, best]
             entry_in = np.int64(node) << 32
-            _push(keys, entries, heap_size, key_in, entry_in, parents, ranks, depths)
+            push(keys, entries, heap_size, key_in, entry_in, parents, ranks, depths)
             heap_size += 1
         node += 1
         if node >= size:
@@ -140,18 +225,17 @@ def _grow(
         parent = entries[0] >> 32
         rank = entries[0] & 0xFFFFFFFF
         level = depths[parent]
-        row = candidates[parent] if wide > 1 else 0
-        order_row = order[order_rows[level, row]]
-        chosen = order_row[rank]
+        place = places[level, candidates[parent] if conditional else 0]
+        chosen = order[place, rank]
         if rank + 1 < k:
-            following = _ranked(values[level, row], order_row, rank + 1)
-            key_in = scores[parent] + values[level, row, following]
+            following = _ranked(edges[place], order[place], rank + 1)
+            key_in = scores[parent] + edges[place, following]
             entry_in = entries[0] + 1
         else:
             heap_size -= 1
             key_in = keys[heap_size]
             entry_in = entries[heap_size]
-        _replace_top(keys, entries, heap_size, key_in, entry_in, parents, ranks, depths)
+        replace_top(keys, entries, heap_size, key_in, entry_in, parents, ranks, depths)
         tokens[node] = token_ids[level, chosen]
         parents[node] = parent
         depths[node] = level + 1
@@ -202,91 +286,3 @@ def _ranked(row: Array, order: Array, rank: int) -> int:
                 best = k
     order[rank] = best
     return best
-
-
-@inlined
-def _path_before(a: int, b: int, parents: Array, ranks: Array, depths: Array) -> bool:
-    """Whether entry ``a``'s rank path is the smaller one.
-
-    No entry of the heap extends another (it would have to pop first), so the paths part.
-    """
-    parent_a, rank_a = a >> 32, a & 0xFFFFFFFF
-    parent_b, rank_b = b >> 32, b & 0xFFFFFFFF
-    while depths[parent_a] > depths[parent_b]:
-        rank_a = ranks[parent_a]
-        parent_a = parents[parent_a]
-    while depths[parent_b] > depths[parent_a]:
-        rank_b = ranks[parent_b]
-        parent_b = parents[parent_b]
-    while parent_a != parent_b:
-        rank_a = ranks[parent_a]
-        rank_b = ranks[parent_b]
-        parent_a = parents[parent_a]
-        parent_b = parents[parent_b]
-    return rank_a < rank_b
-
-
-@inlined
-def _push(
-    keys: Array,
-    entries: Array,
-    size: int,
-    key: float,
-    entry: int,
-    parents: Array,
-    ranks: Array,
-    depths: Array,
-) -> None:
-    """Insert into a heap of ``size`` entries."""
-    place = size
-    while place > 0:
-        above = (place - 1) >> 1
-        if keys[above] > key or (
-            keys[above] == key and _path_before(entries[above], entry, parents, ranks, depths)
-        ):
-            break
-        keys[place] = keys[above]
-        entries[place] = entries[above]
-        place = above
-    keys[place] = key
-    entries[place] = entry
-
-
-@inlined
-def _replace_top(
-    keys: Array,
-    entries: Array,
-    size: int,
-    key: float,
-    entry: int,
-    parents: Array,
-    ranks: Array,
-    depths: Array,
-) -> None:
-    """Put an entry in the place of the top, in a heap of ``size`` entries after that.
-
-    With ``size`` 0 (the last entry was popped) what is written is never read.
-    """
-    place = 0
-    while True:
-        below = 2 * place + 1
-        if below >= size:
-            break
-        other = below + 1
-        if other < size and (
-            keys[other] > keys[below]
-            or (
-                keys[other] == keys[below]
-                and _path_before(entries[other], entries[below], parents, ranks, depths)
-            )
-        ):
-            below = other
-        if key > keys[below] or (
-            key == keys[below] and _path_before(entry, entries[below], parents, ranks, depths)
-        ):
-            break
-        keys[place] = keys[below]
-        entries[place] = entries[below]
-        place = below
-    keys[place] = key
-    entries[place] = entry

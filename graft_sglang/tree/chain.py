@@ -33,9 +33,10 @@ class ChainTreeBuilder(TreeBuilder):
             inputs.values.data_ptr(),
             *inputs.extent,
             inputs.sizes,
-            *arrays,
+            inputs.width,
+            *arrays.addresses,
         )
-        return arrays.as_tree()
+        return arrays.tree
 
 
 @jit
@@ -47,21 +48,28 @@ def _follow(
     wide: int,
     k: int,
     sizes: Array,
-    tokens: Array,
-    links: Array,
-    scores: Array,
-    ancestors: Array,
-    num_nodes: Array,
+    width: int,
+    tokens_at: int,
+    links_at: int,
+    scores_at: int,
+    ancestors_at: int,
+    num_nodes_at: int,
 ) -> None:
-    root = array_at(root_at, len(sizes), np.int64)
-    token_ids = array_at(token_ids_at, (len(sizes), depth, k), np.int64)
-    values = array_at(values_at, (len(sizes), depth, wide, k), np.float32)
+    batch_size = len(sizes)
+    tokens = array_at(tokens_at, (batch_size, width), np.int64)
+    links = array_at(links_at, (4, batch_size, width), np.int32)
+    scores = array_at(scores_at, (batch_size, width), np.float64)
+    ancestors = array_at(ancestors_at, (batch_size, width, 1), np.int64)
+    num_nodes = array_at(num_nodes_at, batch_size, np.int32)
+    root = array_at(root_at, batch_size, np.int64)
+    token_ids = array_at(token_ids_at, (batch_size, depth, k), np.int64)
+    values = array_at(values_at, (batch_size, depth, wide, k), np.float32)
     tokens[:] = 0
     links[:] = -1
     links[1] = 0
     scores[:] = 0.0
     ancestors[:] = 0
-    for b in range(len(sizes)):
+    for b in range(batch_size):
         num_nodes[b] = sizes[b]
         tokens[b, 0] = root[b]
         ancestors[b, 0, 0] = 1

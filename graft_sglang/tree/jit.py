@@ -10,7 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 
-def _compile(function: Callable[..., Any], **options: bool) -> Callable[..., Any]:
+def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # numba found no place to write its cache to
@@ -29,6 +29,11 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     cache is loaded: the same loop then runs at half its speed.
     """
     return _compile(function, nogil=True, forceinline=True)
+
+
+def reassociating(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``inlined`` whose sums may be taken in any order, and so in vector registers."""
+    return _compile(function, nogil=True, forceinline=True, fastmath={"reassoc", "contract"})
 
 
 @intrinsic

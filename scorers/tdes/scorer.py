@@ -6,11 +6,10 @@ import logging
 import math
 from typing import Self
 
-import torch
-
 from graft_sglang.contracts import ComponentContext, DraftCandidates, EdgeScorer, EdgeScores
 from graft_sglang.scorers.tdes.checkpoint import check_target, load_checkpoint
 from graft_sglang.scorers.tdes.tables import ProjectedTables
+from graft_sglang.token_pairs import TokenPairScores
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +19,8 @@ class TDESScorer(EdgeScorer):
 
     C_{p,d} are the K candidates of depth d. With beta 0 the scores are DDTree's.
     """
+
+    _normalized = False
 
     def __init__(self, tables: ProjectedTables, beta: float) -> None:
         """A scorer over tables on the device of the candidates.
@@ -31,8 +32,6 @@ class TDESScorer(EdgeScorer):
             raise ValueError(f"GRAFT's beta must be a number from 0 up, not {beta}.")
         self._tables = tables
         self._beta = beta
-        self._tokens = torch.empty(0, dtype=torch.int64)
-        self._vectors = torch.empty(0)
 
     @classmethod
     def from_context(cls, context: ComponentContext) -> Self:
@@ -66,41 +65,15 @@ class TDESScorer(EdgeScorer):
         return cls(tables, float(context.options["beta"]))
 
     def score(self, candidates: DraftCandidates) -> EdgeScores:
-        residual = self._residual(candidates)
-        residual.sub_(residual.mean(dim=-1, keepdim=True))
-        return EdgeScores(torch.add(candidates.log_probs[:, :, None], residual))
-
-    def _residual(self, candidates: DraftCandidates) -> torch.Tensor:
-        """beta * f, up to a constant a parent: float32 [bs, D, K, K]; depth 1 has its row K times.
-
-        One lookup of all tokens and one batched product. The levels of the tokens, root first,
-        come before the requests, so that parents and children are two windows of one buffer.
-        u_d is added to the parents alone: on the children's side it gives every child of a parent
-        the same, which both forms of the score take out again.
-        """
-        batch_size, depth, k = candidates.token_ids.shape
+        """Computed when they are read: see ``TokenPairScores``."""
         tables = self._tables
-        width = tables.depth_embedding.shape[1]
-        size = (depth + 1) * batch_size * k
-        if len(self._tokens) < size:
-            # A tensor made in inference mode could not be written to outside it.
-            with torch.inference_mode(False):
-                self._tokens = torch.empty(size, dtype=torch.int64, device=tables.rows.device)
-                self._vectors = tables.rows.new_empty(size, 2 * width)
-        tokens, vectors = self._tokens[:size], self._vectors[:size]
-        levels = tokens.view(depth + 1, batch_size, k)
-        levels[0] = candidates.root[:, None]
-        levels[1:] = candidates.token_ids.transpose(0, 1)
-        torch.index_select(tables.rows, 0, tokens, out=vectors)
-        below = batch_size * k
-        parents = vectors[:-below, :width].unflatten(0, (depth, below))
-        parents.add_(tables.depth_embedding[:depth, None])
-        product = torch.bmm(
-            parents.reshape(depth * batch_size, k, width),
-            vectors[below:, width:].view(depth * batch_size, k, width).transpose(1, 2),
+        return TokenPairScores(
+            candidates,
+            tables.rows,
+            tables.depth_embedding,
+            self._beta * tables.scale,
+            self._normalized,
         )
-        product.mul_(self._beta * tables.scale)
-        return product.view(depth, batch_size, k, k).transpose(0, 1)
 
 
 class NormalizedTDESScorer(TDESScorer):
@@ -112,7 +85,4 @@ class NormalizedTDESScorer(TDESScorer):
     log-probability. With beta 0 the scores are DDTree's up to rounding.
     """
 
-    def score(self, candidates: DraftCandidates) -> EdgeScores:
-        log_probs = candidates.log_probs
-        shares = torch.add(log_probs[:, :, None], self._residual(candidates)).log_softmax(dim=-1)
-        return EdgeScores(shares.add_(log_probs.logsumexp(dim=-1)[:, :, None, None]))
+    _normalized = True

@@ -8,6 +8,7 @@ PARTS = {
     "tdes": "TDES on recorded rounds: beta, budgets, mismatches, tasks",
     "tdes-speed": "host time of scoring edges with TDES",
     "saba": "SABA on recorded rounds: oracle tracking, best budgets",
+    "overhead": "host time of a round between the two model forwards",
     "tree": "host time of building draft trees",
 }
 

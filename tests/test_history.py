@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from graft_sglang.engine.history import AcceptHistory
+from graft_sglang.history import AcceptHistory
 
 
 def test_mean_of_the_last_window() -> None:
