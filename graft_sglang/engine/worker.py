@@ -26,6 +26,7 @@ from graft_sglang.engine.draft import draft_batch
 from graft_sglang.engine.embedding import full_embedding
 from graft_sglang.engine.flags import config_of
 from graft_sglang.engine.marginals import candidates_from_hidden
+from graft_sglang.engine.metrics import RoundMetrics
 from graft_sglang.engine.recorder import RoundRecorder
 from graft_sglang.engine.round import Round, depth_caps
 from graft_sglang.engine.target_tokens import adjust_logits, greedy_tokens, sampled_tokens
@@ -72,8 +73,12 @@ class GraftWorker(DFlashWorkerV2):
         warm_up(self._parts.builder)
         self._history = AcceptHistory()
         self._verify_arrays = VerifyArraysMaker()
+        first_rank = get_parallel().tp_rank == 0
+        self._metrics = RoundMetrics(
+            int(server_args.decode_log_interval), bool(server_args.enable_metrics and first_rank)
+        )
         self._recorder: RoundRecorder | None = None
-        if config.trace_dir and get_parallel().tp_rank == 0:
+        if config.trace_dir and first_rank:
             self._recorder = RoundRecorder.to_folder(
                 config.trace_dir,
                 server_args.speculative_draft_model_path,
@@ -269,9 +274,11 @@ class GraftWorker(DFlashWorkerV2):
         )
 
     def _learn(self, current: Round) -> None:
-        """Tell history, policy and recorder how the round went."""
+        """Tell history, policy, metrics and recorder how the round went."""
         committed = current.accepted.committed
-        self._history.record(current.request_ids, committed.tolist())
+        tokens = committed.tolist()
+        self._history.record(current.request_ids, tokens)
+        self._metrics.add((current.tree.num_nodes - 1).tolist(), tokens, current.clock.seconds)
         self._parts.policy.observe(
             RoundOutcome(
                 budgets=current.plan.budgets,
