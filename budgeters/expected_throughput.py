@@ -24,12 +24,7 @@ from graft_sglang.budgeters.saba.cost import AffineCost, CostModel
 from graft_sglang.budgeters.saba.document import SabaDocument
 from graft_sglang.budgeters.saba.gain import Calibration
 from graft_sglang.budgeters.saba.path_mass import expected_tokens
-from graft_sglang.budgeters.saba.serving import (
-    document_for,
-    grid_within,
-    on_other_hardware,
-    online_option,
-)
+from graft_sglang.budgeters.saba.serving import fitted_for, online_option
 from graft_sglang.contracts import ComponentContext, DecodingState
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
 
@@ -64,7 +59,7 @@ class ExpectedThroughputPolicy(AdaptivePolicy):
             grid, cost or DEFAULT_COST, mean_history, fallback, online, CELLS, probe_every
         )
         self._calibration = calibration.on_grid(self._widths) if calibration else None
-        self._builder = BestFirstTreeBuilder()
+        self._builder = BestFirstTreeBuilder(recycle=True)
 
     @classmethod
     def from_document(
@@ -97,10 +92,9 @@ class ExpectedThroughputPolicy(AdaptivePolicy):
         options = context.options
         online = online_option(options, True)
         if options.get("saba_path"):
-            document = document_for(context, "expected_throughput")
-            elsewhere = on_other_hardware(document, context.device)
-            fitted = grid_within(document, context.max_budget)
-            return cls.from_document(document, fitted, online, probe_interval(elsewhere))
+            fitted = fitted_for(context, "expected_throughput")
+            every = probe_interval(fitted.elsewhere)
+            return cls.from_document(fitted.document, fitted.grid, online, every)
         top = min(context.max_budget, options.get("max_budget") or DEFAULT_TOP)
         return cls(
             steps_to(top),

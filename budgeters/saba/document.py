@@ -123,11 +123,6 @@ def load(path: str | Path) -> SabaDocument:
     return document
 
 
-def grid_top(path: str | Path) -> int:
-    """The largest budget of a fitted file: what the server's buffers must hold."""
-    return load(path).grid[-1]
-
-
 def _parse(values: dict[str, Any]) -> SabaDocument:
     cost = AffineCost(*(float(c) for c in values["cost"]))
     table, gains = values["cost_table"], values["gain_table"]

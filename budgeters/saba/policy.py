@@ -14,12 +14,7 @@ from graft_sglang.budgeters.saba.adaptive import (
 )
 from graft_sglang.budgeters.saba.document import SabaDocument
 from graft_sglang.budgeters.saba.gain import saturation_gain
-from graft_sglang.budgeters.saba.serving import (
-    document_for,
-    grid_within,
-    on_other_hardware,
-    online_option,
-)
+from graft_sglang.budgeters.saba.serving import fitted_for, online_option
 from graft_sglang.contracts import ComponentContext, DecodingState
 
 
@@ -56,11 +51,9 @@ class SabaPolicy(AdaptivePolicy):
         Raises:
             ValueError: the file is missing, corrupt or made for something else.
         """
-        document = document_for(context, "saba")
-        elsewhere = on_other_hardware(document, context.device)
-        grid = grid_within(document, context.max_budget)
-        online = online_option(context.options, elsewhere)
-        return cls(document, grid, online, probe_interval(elsewhere))
+        fitted = fitted_for(context, "saba")
+        online = online_option(context.options, fitted.elsewhere)
+        return cls(fitted.document, fitted.grid, online, probe_interval(fitted.elsewhere))
 
     def _predict(self, states: np.ndarray, state: DecodingState) -> Prediction:
         return Prediction(saturation_gain(self._widths, states, self._phi))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +15,29 @@ from graft_sglang.fingerprint import fingerprint_embedding
 from graft_sglang.hardware import describe
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A fitted file as a server uses it."""
+
+    document: SabaDocument
+    grid: tuple[int, ...]
+    """The file's budgets that the server's buffers hold."""
+    elsewhere: bool
+    """Whether its costs were measured on another machine."""
+
+
+def fitted_for(context: ComponentContext, policy: str) -> Fitted:
+    """What the option ``saba_path`` names, checked and cut to the server.
+
+    Raises:
+        ValueError: no file is named, it can't be used, it was fitted for other models, or none of
+            its budgets fits the buffers.
+    """
+    document = document_for(context, policy)
+    elsewhere = on_other_hardware(document, context.device)
+    return Fitted(document, grid_within(document, context.max_budget), elsewhere)
 
 
 def document_for(context: ComponentContext, policy: str) -> SabaDocument:

@@ -13,12 +13,7 @@ from graft_sglang.budgeters.saba.adaptive import (
     probe_interval,
 )
 from graft_sglang.budgeters.saba.document import SabaDocument
-from graft_sglang.budgeters.saba.serving import (
-    document_for,
-    grid_within,
-    on_other_hardware,
-    online_option,
-)
+from graft_sglang.budgeters.saba.serving import fitted_for, online_option
 from graft_sglang.contracts import ComponentContext, DecodingState
 
 
@@ -56,11 +51,9 @@ class SabaTablePolicy(AdaptivePolicy):
         Raises:
             ValueError: the file is missing, corrupt or made for something else.
         """
-        document = document_for(context, "saba_table")
-        elsewhere = on_other_hardware(document, context.device)
-        grid = grid_within(document, context.max_budget)
+        fitted = fitted_for(context, "saba_table")
         online = online_option(context.options, True)
-        return cls(document, grid, online, probe_interval(elsewhere))
+        return cls(fitted.document, fitted.grid, online, probe_interval(fitted.elsewhere))
 
     def _predict(self, states: np.ndarray, state: DecodingState) -> Prediction:
         cells, gains = self._table.place_and_gain(states)
