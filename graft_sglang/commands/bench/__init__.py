@@ -9,6 +9,7 @@ PARTS = {
     "tdes-speed": "host time of scoring edges with TDES",
     "saba": "SABA on recorded rounds: oracle tracking, best budgets",
     "overhead": "host time of a round between the two model forwards",
+    "recording": "cost of recording rounds",
     "serve": "methods side by side on real servers",
     "tree": "host time of building draft trees",
 }
