@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import torch
 
 from graft_sglang.config import GraftConfig
 from graft_sglang.contracts import BudgetPolicy, ComponentContext, EdgeScorer, TreeBuilder
@@ -17,6 +19,11 @@ class Components:
     policy: BudgetPolicy
     builder: TreeBuilder
 
+    @property
+    def device(self) -> torch.device:
+        """Where the builder wants candidates and scores."""
+        return self.builder.device
+
 
 def build_components(config: GraftConfig, context: ComponentContext) -> Components:
     """Look the names up and build the parts.
@@ -25,10 +32,12 @@ def build_components(config: GraftConfig, context: ComponentContext) -> Componen
         ValueError: an unknown name, a part that can't be built, or a policy that asks for more
             nodes than the buffers hold; one sentence.
     """
+    builder = tree_builders.get(config.tree_builder).from_context(context)
+    context = replace(context, round_device=builder.device)
     components = Components(
         scorer=edge_scorers.get(config.edge_scorer).from_context(context),
         policy=budget_policies.get(config.budget_policy).from_context(context),
-        builder=tree_builders.get(config.tree_builder).from_context(context),
+        builder=builder,
     )
     if components.policy.max_budget > context.max_budget:
         raise ValueError(

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+_CPU = torch.device("cpu")
+
 MAX_BUDGET = 1024
 """Largest budget any part may be asked for: the DDTree paper's largest tree."""
 
@@ -130,10 +132,13 @@ class ComponentContext:
     """Largest budget the server's buffers hold."""
     vocab_size: int
     device: torch.device
+    """The server's."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Every field of ``GraftConfig`` by name."""
     target_embedding: Callable[[], torch.Tensor] | None = None
     """Returns the target's input embeddings [vocab_size, E]; not called unless needed."""
+    round_device: torch.device = _CPU
+    """Where a round's candidates are handed to scorer and policy: the builder's ``device``."""
 
 
 class EdgeScorer(ABC):
@@ -174,6 +179,9 @@ class BudgetPolicy(ABC):
 
 class TreeBuilder(ABC):
     """Turns edge scores into draft trees."""
+
+    device = _CPU
+    """Where candidates and scores are handed over: a round's candidates go there in one copy."""
 
     @classmethod
     def from_context(cls, context: ComponentContext) -> TreeBuilder:

@@ -115,6 +115,8 @@ class Registry(Generic[T]):
     def _check_signature(self, name: str, cls: Any, method: str) -> None:
         wanted = getattr(self.contract, method)
         given = getattr(cls, method)
+        if not isinstance(wanted, property) and not callable(wanted):
+            return
         if isinstance(wanted, property):
             if callable(given):
                 raise RegistryError(

@@ -51,7 +51,7 @@ class TokenPairScores(EdgeScores):
             object.__setattr__(self, name, value)
 
     @property
-    def values(self) -> torch.Tensor:  # type: ignore[override]
+    def values(self) -> torch.Tensor:
         """float32 [bs, D, K, K]; depth 1 holds the root's row K times.
 
         The mean of f over a parent's children is <parent, mean of the children>. So the children

@@ -119,13 +119,17 @@ def measure_row(method: str, batch_size: int, budget: int, repeats: int) -> Row:
                 stages.append((*(1e3 * clock.seconds[2:5]), 1e3 * arrays))
     p50, p99 = np.percentile(times, (50, 99))
     slow = float(np.median(reference_times))
+    score, select, build, expand = (float(ms) for ms in np.median(np.array(stages), axis=0))
     return Row(
         method,
         batch_size,
         budget,
-        float(p50),
-        float(p99),
-        *(float(ms) for ms in np.median(np.array(stages), axis=0)),
+        host_ms_p50=float(p50),
+        host_ms_p99=float(p99),
+        score_ms_p50=score,
+        budget_ms_p50=select,
+        build_ms_p50=build,
+        arrays_ms_p50=expand,
         reference_ms_p50=slow,
         speedup=slow / float(p50),
     )

@@ -21,11 +21,11 @@ import torch
 
 from graft_sglang.benchmarks.environment import environment
 from graft_sglang.benchmarks.tdes_speed import CANDIDATES, DEPTH, random_rounds
+from graft_sglang.budgeters.fixed import FixedBudget
 from graft_sglang.components import Components
 from graft_sglang.engine.recorder import RoundRecorder
 from graft_sglang.engine.round import Round
 from graft_sglang.planning import plan_round
-from graft_sglang.registry import budget_policies
 from graft_sglang.scorers.ddtree import DDTreeScorer
 from graft_sglang.stages import StageClock
 from graft_sglang.traces import TraceMeta, TraceWriter
@@ -51,8 +51,7 @@ class Row:
 
 def finished_rounds(batch_size: int) -> list[Round]:
     """Random rounds up to their commit; at most two thirds of the target's tokens are drafted."""
-    fixed = budget_policies.get("fixed")
-    parts = Components(DDTreeScorer(), fixed(BUDGET), BestFirstTreeBuilder())
+    parts = Components(DDTreeScorer(), FixedBudget(BUDGET), BestFirstTreeBuilder())
     generator = torch.Generator().manual_seed(0)
     batch = SimpleNamespace(
         reqs=[SimpleNamespace(rid=f"bench/{row}") for row in range(batch_size)],

@@ -37,11 +37,12 @@ class Switch(Generic[Part]):
     """The part that the file asks for; every part asked for so far is kept."""
 
     def __init__(self, kind: str, registry: Registry[Part], context: ComponentContext) -> None:
-        self._kind, self._registry, self._context = kind, registry, context
+        self._kind, self._context = kind, context
+        self._registry: Registry[Part] = registry
         self._path = Path(os.environ.get(VARIABLE, ""))
         self._changed = -1
         self._parts: dict[str, Part] = {}
-        self._part = self._find(START)
+        self._part: Part = self._find(START)
 
     def part(self) -> Part:
         """As the file says now."""

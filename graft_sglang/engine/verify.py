@@ -10,6 +10,7 @@ from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode
 from sglang.srt.speculative.dflash_info import DFlashVerifyInput
 
 from graft_sglang.engine.window import Window
+from graft_sglang.transfer import copy_together
 from graft_sglang.tree.verify_arrays import VerifyArrays
 
 
@@ -33,12 +34,14 @@ def verify_tree(
         host_lens: int64 [bs] on the CPU, the committed prefix lengths.
     """
     device = target_worker.model_runner.device
-    positions = arrays.positions.to(device)
+    token_ids, positions, mask = copy_together(
+        (arrays.token_ids, arrays.positions, arrays.mask), device
+    )
     spec_input = DFlashVerifyInput(
-        draft_token=arrays.token_ids.to(device),
+        draft_token=token_ids,
         positions=positions,
         draft_token_num=window.width,
-        custom_mask=arrays.mask.to(device),
+        custom_mask=mask,
         capture_hidden_mode=CaptureHiddenMode.FULL,
         kv_loc_plan=window.plan,
     )

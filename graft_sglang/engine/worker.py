@@ -34,6 +34,7 @@ from graft_sglang.engine.verify import compact_target_kv, verify_tree
 from graft_sglang.engine.window import plan_window
 from graft_sglang.history import AcceptHistory
 from graft_sglang.planning import plan_round
+from graft_sglang.transfer import candidates_on
 from graft_sglang.tree.acceptance import accept_paths
 from graft_sglang.tree.verify_arrays import VerifyArraysMaker
 from graft_sglang.tree.warmup import warm_up
@@ -149,13 +150,14 @@ class GraftWorker(DFlashWorkerV2):
             output = self.draft_model_runner.forward(forward_batch).logits_output
             hidden = output.hidden_states.view(*block.slots.shape, -1)
             current.clock.end("draft")
-            current.candidates = candidates_from_hidden(
+            candidates = candidates_from_hidden(
                 hidden[:, 1:],
                 unwrap_lora_layer(self.model_runner.model.lm_head),
                 batch.spec_info.bonus_tokens.view(-1),
                 self._num_candidates,
                 get_parallel().tp_group,
             )
+        current.candidates = candidates_on(candidates, self._parts.device)
         current.clock.end("candidates")
 
     def _build_tree(self, current: Round) -> None:

@@ -99,7 +99,7 @@ def _dot(a: Array, b: Array) -> float:
     total = np.float32(0)
     for i in range(len(a)):
         total += a[i] * b[i]
-    return total
+    return total  # type: ignore[return-value]
 
 
 @inlined

@@ -61,7 +61,7 @@ class TDESScorer(EdgeScorer):
             )
         embedding = context.target_embedding()
         check_target(info, embedding, path)
-        tables = ProjectedTables.project(model, embedding, context.device)
+        tables = ProjectedTables.project(model, embedding, context.round_device)
         return cls(tables, float(context.options["beta"]))
 
     def score(self, candidates: DraftCandidates) -> EdgeScores:
