@@ -131,6 +131,25 @@ def test_the_bench_writes_tables_and_plots(
     assert "Trained on gsm8k only" in text
 
 
+def test_the_bench_reports_on_a_folder_of_its_own(
+    pair: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    meta = TraceMeta(fingerprint_embedding(embedding()), DEPTH, CANDIDATES, "toy", "2026-01-01")
+    writer = TraceWriter(tmp_path / "held-out", meta)
+    for record in simulate(9, 12, seed=3, task="alpaca"):
+        writer.put(record)
+    writer.close()
+    code = call(
+        tdes, "--traces", pair / "traces", "--report-traces", tmp_path / "held-out", "--target",
+        pair / "target", "--checkpoint", checkpoint, "--out", tmp_path / "bench", "--budgets", 8,
+        "--beta-budget", 8, "--betas", 0, 0.2, "--no-cross-task",
+    )  # fmt: skip
+    assert code == 0
+    document = json.loads((tmp_path / "bench" / "tdes.json").read_text())
+    assert document["budgets"][0]["prompts"] == 9
+    assert {row["task"] for row in document["tasks"]} == {"alpaca"}
+
+
 def test_faults_are_one_sentence(
     pair: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--traces", required=True, nargs="+", metavar="DIR", help="folders of recorded rounds"
     )
+    parser.add_argument(
+        "--report-traces", nargs="+", metavar="DIR",
+        help="report on all rounds of these folders (say, of other prompts) instead of a split",
+    )  # fmt: skip
     parser.add_argument("--target", required=True, help="folder of the target model")
     parser.add_argument("--checkpoint", required=True, metavar="DIR", help="from train-tdes")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="tables and plots")
@@ -72,6 +76,9 @@ def _measure(arguments: argparse.Namespace) -> TDESReport:
     check_target(info, embedding, arguments.checkpoint)
     seed = info.data.get("split_seed", 0) if arguments.split_seed is None else arguments.split_seed
     parts = split_by_prompt(records, seed)
+    if arguments.report_traces:
+        other, parts["report"] = read_folders(arguments.report_traces)
+        target_of(other, arguments.target)
     validation, reported = replayable(parts["validation"]), replayable(parts["report"])
     betas = {name: tuple(arguments.betas or BETAS[name]) for name in FORMS}
     budget = arguments.beta_budget
