@@ -63,15 +63,11 @@ class LocalServer:
             start_new_session=True,
             cwd=self._folder,
         )
-        deadline = time.monotonic() + self._limit_s
-        while not self._answers():
-            ended = self.process.poll() is not None
-            if ended or time.monotonic() > deadline:
-                what = "ended while starting" if ended else f"did not start in {self._limit_s:g} s"
-                end_of_log = self.log()[-4000:]
-                self.kill()
-                raise RuntimeError(f"the server {what}; its log ends with:\n{end_of_log}")
-            time.sleep(0.5)
+        try:
+            self._wait()
+        except BaseException:  # also Ctrl-C, which this process's group gets and the server's not
+            self.kill()
+            raise
         return self
 
     def log(self) -> str:
@@ -80,10 +76,12 @@ class LocalServer:
 
     def stop(self) -> None:
         """Ask the server to end; after 20 seconds end its whole process group."""
-        self.process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=20)
-        self.kill()
+        try:
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=20)
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         """End the server's whole process group at once."""
@@ -102,6 +100,15 @@ class LocalServer:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + self._limit_s
+        while not self._answers():
+            ended = self.process.poll() is not None
+            if ended or time.monotonic() > deadline:
+                what = "ended while starting" if ended else f"did not start in {self._limit_s:g} s"
+                raise RuntimeError(f"the server {what}; its log ends with:\n{self.log()[-4000:]}")
+            time.sleep(0.5)
 
     def _answers(self) -> bool:
         try:

@@ -11,13 +11,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from examples.dflash_training.drafter import (
-    DFlashDrafter,
-    DrafterConfig,
-    default_target_layer_ids,
-    load_drafter,
-    save_drafter,
-)
+from examples.dflash_training.drafter import save_drafter
 from examples.dflash_training.evaluate import check_identity
 from examples.dflash_training.fit import FitPlan, fit_drafter
 from examples.dflash_training.losses import Vocabulary, block_losses, soft_labels
@@ -26,7 +20,9 @@ from examples.dflash_training.replay import replay
 from examples.dflash_training.sequences import TokenSequence, generate, repeated_share
 from examples.dflash_training.teacher import Soft, TeacherCache, TeacherMemory
 from examples.dflash_training.train import LoopConfig
-from examples.dflash_training.tree import best_first_tree
+from graft_sglang.reference.config import DrafterConfig, default_target_layer_ids
+from graft_sglang.reference.drafter import DFlashDrafter, load_drafter
+from graft_sglang.reference.tree import best_first_tree
 
 VOCAB, HIDDEN, LAYERS, STOP = 61, 32, 5, 60
 

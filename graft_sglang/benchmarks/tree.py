@@ -20,7 +20,7 @@ from graft_sglang.benchmarks import reference
 from graft_sglang.benchmarks.environment import environment
 from graft_sglang.contracts import DraftCandidates, EdgeScores
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
-from graft_sglang.tree.mask import expand_masks
+from graft_sglang.tree.masks.numba_backend import full_mask
 
 DEPTH = 15
 CANDIDATES = 32
@@ -114,8 +114,8 @@ def measure_expansion(budget: int, batch_size: int, repeats: int) -> Row:
     candidates, scores = random_case(batch_size, 1, seed=budget)
     tree = BestFirstTreeBuilder().build(candidates, scores, torch.full((batch_size,), budget))
     prefix_lens = torch.full((batch_size,), PREFIX)
-    expand_masks(tree, prefix_lens)
-    times = timed(lambda: expand_masks(tree, prefix_lens), repeats)
+    full_mask(tree, prefix_lens)
+    times = timed(lambda: full_mask(tree, prefix_lens), repeats)
     median, p99 = np.percentile(times, (50, 99))
     return Row(f"FULL_MASK, prefix {PREFIX}", budget, 1, batch_size, float(median), float(p99))
 

@@ -108,6 +108,75 @@ def check_inputs(
         ValueError: shapes that don't fit together, budgets or depths out of range, an edge score
             that is NaN or +inf.
     """
+    batch_size, depth, wide, k = _check_shapes(candidates, scores, budgets, max_depths)
+    values = on_host(scores.values, torch.float32)
+    wanted = on_host(budgets, torch.int64)
+    caps = None if max_depths is None else on_host(max_depths, torch.int64)
+    depths, sizes = np.empty(batch_size, np.int64), np.empty(batch_size, np.int64)
+    outcome = _check(
+        values.data_ptr(),
+        depth,
+        wide,
+        k,
+        wanted.data_ptr(),
+        0 if caps is None else caps.data_ptr(),
+        branching,
+        depths,
+        sizes,
+    )
+    if outcome == _BAD_SCORE:
+        raise ValueError("edge scores must not be NaN or +inf")
+    if outcome == _BAD_BUDGET:
+        raise ValueError(f"budgets must be from 0 to {MAX_BUDGET}, not {wanted.tolist()}")
+    if caps is not None and outcome == _BAD_DEPTH:
+        raise ValueError(f"max_depths must not be negative, not {caps.tolist()}")
+    return BuildInputs(
+        on_host(candidates.root, torch.int64),
+        on_host(candidates.token_ids, torch.int64),
+        values,
+        (depth, wide, k),
+        depths,
+        sizes,
+        outcome,
+    )
+
+
+def tree_sizes(
+    candidates: DraftCandidates,
+    scores: EdgeScores,
+    budgets: torch.Tensor,
+    max_depths: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Nodes of each best-first tree, root included, and its deepest level: int64 [bs] on the CPU.
+
+    As ``check_inputs`` sizes them, but without a look at the scores, which may be on a device.
+
+    Raises:
+        ValueError: shapes that don't fit together, budgets or depths out of range.
+    """
+    batch_size, depth, _, k = _check_shapes(candidates, scores, budgets, max_depths)
+    levels = torch.full((batch_size,), depth)
+    if max_depths is not None:
+        levels = torch.minimum(levels, on_host(max_depths, torch.int64))
+    wanted = on_host(budgets, torch.int64)
+    if batch_size and not 0 <= int(wanted.min()) <= int(wanted.max()) <= MAX_BUDGET:
+        raise ValueError(f"budgets must be from 0 to {MAX_BUDGET}, not {wanted.tolist()}")
+    if batch_size and int(levels.min()) < 0:
+        raise ValueError(f"max_depths must not be negative, not {levels.tolist()}")
+    sizes = []
+    for budget, level in zip(wanted.tolist(), levels.tolist(), strict=True):
+        paths = sum(k**d for d in range(1, level + 1))
+        sizes.append(min(budget, paths) + 1)
+    return torch.tensor(sizes, dtype=torch.int64), levels
+
+
+def _check_shapes(
+    candidates: DraftCandidates,
+    scores: EdgeScores,
+    budgets: torch.Tensor,
+    max_depths: torch.Tensor | None,
+) -> tuple[int, int, int, int]:
+    """bs, D, P, K"""
     shape = candidates.token_ids.shape
     if len(shape) != 3 or 0 in shape[1:] or shape[1] > MAX_DEPTH:
         raise ValueError(
@@ -126,36 +195,7 @@ def check_inputs(
         raise ValueError(f"budgets must be [{batch_size}], not {list(budgets.shape)}")
     if max_depths is not None and max_depths.shape != (batch_size,):
         raise ValueError(f"max_depths must be [{batch_size}], not {list(max_depths.shape)}")
-    values = on_host(scores.values, torch.float32)
-    wanted = on_host(budgets, torch.int64)
-    caps = None if max_depths is None else on_host(max_depths, torch.int64)
-    depths, sizes = np.empty(batch_size, np.int64), np.empty(batch_size, np.int64)
-    outcome = _check(
-        values.data_ptr(),
-        depth,
-        given[2],
-        k,
-        wanted.data_ptr(),
-        0 if caps is None else caps.data_ptr(),
-        branching,
-        depths,
-        sizes,
-    )
-    if outcome == _BAD_SCORE:
-        raise ValueError("edge scores must not be NaN or +inf")
-    if outcome == _BAD_BUDGET:
-        raise ValueError(f"budgets must be from 0 to {MAX_BUDGET}, not {wanted.tolist()}")
-    if caps is not None and outcome == _BAD_DEPTH:
-        raise ValueError(f"max_depths must not be negative, not {caps.tolist()}")
-    return BuildInputs(
-        on_host(candidates.root, torch.int64),
-        on_host(candidates.token_ids, torch.int64),
-        values,
-        (depth, given[2], k),
-        depths,
-        sizes,
-        outcome,
-    )
+    return batch_size, depth, given[2], k
 
 
 def on_host(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

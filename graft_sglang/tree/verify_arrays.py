@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from graft_sglang.contracts import DraftTree
-from graft_sglang.tree.mask import expand_masks, node_positions
+from graft_sglang.tree.masks.numba_backend import full_mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,5 +40,13 @@ class VerifyArraysMaker:
         return VerifyArrays(
             token_ids=tree.token_ids.reshape(-1),
             positions=node_positions(tree, prefix_lens).reshape(-1),
-            mask=expand_masks(tree, prefix_lens, widths, out=self._mask),
+            mask=full_mask(tree, prefix_lens, widths, out=self._mask),
         )
+
+
+def node_positions(tree: DraftTree, prefix_lens: torch.Tensor) -> torch.Tensor:
+    """int64 [bs, N]: prefix length + depth; siblings share a position.
+
+    Padding columns get the root's position.
+    """
+    return prefix_lens[:, None].to(torch.int64) + tree.depths

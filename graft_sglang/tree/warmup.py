@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 
 from graft_sglang.contracts import DraftCandidates, EdgeScores, TreeBuilder
+from graft_sglang.signals import decoding_state
+from graft_sglang.transfer import candidates_on
 from graft_sglang.tree.acceptance import accept_paths
-from graft_sglang.tree.mask import expand_masks
+from graft_sglang.tree.masks.numba_backend import full_mask
 
 
 def warm_up(builder: TreeBuilder) -> None:
@@ -22,6 +24,9 @@ def warm_up(builder: TreeBuilder) -> None:
         log_probs=log_probs,
         hidden_cosines=torch.empty(1, 0),
     )
-    tree = builder.build(candidates, EdgeScores(log_probs[:, :, None, :]), torch.tensor([2]))
-    expand_masks(tree, torch.tensor([1]))
+    candidates = candidates_on(candidates, builder.device)
+    scores, prefix_lens = EdgeScores(candidates.log_probs[:, :, None]), torch.tensor([1])
+    decoding_state(candidates, scores, torch.ones(1), prefix_lens)
+    tree = builder.build(candidates, scores, torch.tensor([2]))
+    full_mask(tree, prefix_lens)
     accept_paths(tree, tree.token_ids)

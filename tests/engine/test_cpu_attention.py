@@ -14,7 +14,8 @@ from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from graft_sglang.contracts import DraftCandidates, DraftTree, EdgeScores
 from graft_sglang.engine.cpu_attention import GraftCpuAttention
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
-from graft_sglang.tree.mask import expand_masks, node_positions
+from graft_sglang.tree.masks.numba_backend import full_mask
+from graft_sglang.tree.verify_arrays import node_positions
 
 HEADS, KV_HEADS, SIZE = 4, 2, 8
 PREFIXES = torch.tensor([5, 9, 0])
@@ -73,7 +74,7 @@ class Case:
             tp_q_head_num=HEADS, tp_k_head_num=KV_HEADS, qk_head_dim=SIZE, v_head_dim=SIZE,
             layer_id=0, scaling=1 / math.sqrt(SIZE), sliding_window_size=-1, attn_type=attn_type,
         )  # fmt: skip
-        self.mask = expand_masks(tree, PREFIXES, torch.full((3,), self.width))
+        self.mask = full_mask(tree, PREFIXES, torch.full((3,), self.width))
         self.batch = SimpleNamespace(
             forward_mode=ForwardMode.TARGET_VERIFY, batch_size=3,
             out_cache_loc=window.flatten().long(), seq_lens=PREFIXES,

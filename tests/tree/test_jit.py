@@ -12,12 +12,16 @@ import torch
 from numba.core.caching import CacheImpl
 from oracle import ddtree_case
 
+from graft_sglang import signals
 from graft_sglang.contracts import EdgeScores
-from graft_sglang.tree import arrays, best_first, mask
+from graft_sglang.signals import decoding_state
+from graft_sglang.token_pairs import TokenPairScores
+from graft_sglang.tree import arrays, best_first
 from graft_sglang.tree.acceptance import _walk, accept_paths
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
 from graft_sglang.tree.jit import inlined, jit
-from graft_sglang.tree.mask import expand_masks
+from graft_sglang.tree.masks import numba_backend
+from graft_sglang.tree.masks.numba_backend import full_mask
 from graft_sglang.tree.warmup import warm_up
 
 LOCAL = """
@@ -84,7 +88,19 @@ def test_a_round_after_the_warm_up_compiles_nothing() -> None:
             budgets = torch.tensor([[7, 1], [0, 1], [100, 1]])[:, 0]
             tree = BestFirstTreeBuilder().build(case.candidates, scores, budgets, caps)
             widths = torch.full((3,), 101, dtype=torch.int32)
-            expand_masks(tree, budgets, widths, torch.empty(10**5, dtype=torch.bool))
+            full_mask(tree, budgets, widths, torch.empty(10**5, dtype=torch.bool))
             accept_paths(tree, torch.zeros(tree.token_ids.shape[::-1], dtype=torch.int64).T)
-    kernels = (arrays._check, best_first._grow_batch, mask._total, mask._expand, _walk)
-    assert [len(kernel.signatures) for kernel in kernels] == [1] * 5
+    pairs = TokenPairScores(
+        case.candidates, torch.randn(30, 8), torch.randn(5, 4), scale=0.5, normalized=True
+    )
+    BestFirstTreeBuilder().build(case.candidates, pairs, budgets)
+    decoding_state(case.candidates, case.scores, torch.ones(3), budgets)
+    kernels = (
+        arrays._check,
+        best_first._grow_batch,
+        numba_backend._total,
+        numba_backend._expand,
+        signals._read,
+        _walk,
+    )
+    assert [len(kernel.signatures) for kernel in kernels] == [1] * len(kernels)

@@ -11,7 +11,8 @@ from oracle import ddtree_case, extract
 from graft_sglang.benchmarks import reference
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
 from graft_sglang.tree.chain import ChainTreeBuilder
-from graft_sglang.tree.mask import expand_masks, node_positions
+from graft_sglang.tree.masks.numba_backend import full_mask
+from graft_sglang.tree.verify_arrays import node_positions
 
 
 def trees(budgets, builder=BestFirstTreeBuilder, seed=0):
@@ -33,7 +34,7 @@ def test_masks_equal_walking_the_parents(requests, padded) -> None:
     sizes = tree.num_nodes.tolist()
     extra = [more if padded else 0 for _, _, more in requests]
     widths = [size + more for size, more in zip(sizes, extra, strict=True)]
-    mask = expand_masks(
+    mask = full_mask(
         tree,
         torch.tensor(prefixes, dtype=torch.int64),
         torch.tensor(widths, dtype=torch.int64) if padded else None,
@@ -54,7 +55,7 @@ def test_masks_equal_walking_the_parents(requests, padded) -> None:
 def test_a_chains_mask_is_causal() -> None:
     """Fault 19: a path of nodes sees what plain decoding would."""
     tree = trees([5], ChainTreeBuilder)
-    mask = expand_masks(tree, torch.tensor([3])).view(6, 9)
+    mask = full_mask(tree, torch.tensor([3])).view(6, 9)
     assert mask.equal(torch.ones(6, 9, dtype=torch.bool).tril(3))
 
 
@@ -62,18 +63,18 @@ def test_a_given_buffer_is_written_from_its_start() -> None:
     tree = trees([4, 9])
     prefixes = torch.tensor([2, 0])
     buffer = torch.ones(1000, dtype=torch.bool)
-    mask = expand_masks(tree, prefixes, out=buffer)
+    mask = full_mask(tree, prefixes, out=buffer)
     assert mask.data_ptr() == buffer.data_ptr()
-    assert mask.equal(expand_masks(tree, prefixes))
+    assert mask.equal(full_mask(tree, prefixes))
     assert buffer[len(mask) :].all()
 
 
 def test_a_small_buffer_or_width_is_refused() -> None:
     tree = trees([4])
     with pytest.raises(ValueError, match="its buffer only 10"):
-        expand_masks(tree, torch.tensor([2]), out=torch.empty(10, dtype=torch.bool))
+        full_mask(tree, torch.tensor([2]), out=torch.empty(10, dtype=torch.bool))
     with pytest.raises(ValueError, match="below the trees"):
-        expand_masks(tree, torch.tensor([2]), torch.tensor([4]))
+        full_mask(tree, torch.tensor([2]), torch.tensor([4]))
 
 
 @pytest.mark.parametrize(
@@ -81,21 +82,21 @@ def test_a_small_buffer_or_width_is_refused() -> None:
 )
 def test_a_buffer_of_another_layout_is_refused(buffer) -> None:
     with pytest.raises(ValueError, match="must be bool, contiguous and on the CPU"):
-        expand_masks(trees([4]), torch.tensor([2]), out=buffer)
+        full_mask(trees([4]), torch.tensor([2]), out=buffer)
 
 
 def test_lengths_of_another_batch_are_refused() -> None:
     with pytest.raises(ValueError, match=r"prefix_lens must be \[2\], not \[1\]"):
-        expand_masks(trees([4, 9]), torch.tensor([2]))
+        full_mask(trees([4, 9]), torch.tensor([2]))
     with pytest.raises(ValueError, match=r"widths must be \[2\], not \[1\]"):
-        expand_masks(trees([4, 9]), torch.tensor([2, 3]), torch.tensor([12]))
+        full_mask(trees([4, 9]), torch.tensor([2, 3]), torch.tensor([12]))
 
 
 def test_strided_and_narrow_lengths_are_read_as_they_are() -> None:
     tree = trees([4, 9])
     pairs = torch.tensor([[2, 11], [7, 12]], dtype=torch.int32)
-    mask = expand_masks(tree, pairs[:, 0], pairs[:, 1])
-    assert mask.equal(expand_masks(tree, torch.tensor([2, 7]), torch.tensor([11, 12])))
+    mask = full_mask(tree, pairs[:, 0], pairs[:, 1])
+    assert mask.equal(full_mask(tree, torch.tensor([2, 7]), torch.tensor([11, 12])))
 
 
 def test_positions_are_prefix_plus_depth() -> None:

@@ -1,4 +1,4 @@
-"""Attention masks and positions of draft trees, in SGLang's FULL_MASK layout."""
+"""Attention masks of draft trees on the host, in every layout (``graft_sglang.tree.masks``)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,10 @@ import torch
 
 from graft_sglang.contracts import DraftTree
 from graft_sglang.tree.arrays import on_host
-from graft_sglang.tree.jit import array_at, jit
+from graft_sglang.tree.jit import array_at, inlined, jit
 
 
-def node_positions(tree: DraftTree, prefix_lens: torch.Tensor) -> torch.Tensor:
-    """int64 [bs, N]: prefix length + depth; siblings share a position.
-
-    Padding columns get the root's position.
-    """
-    return prefix_lens[:, None].to(torch.int64) + tree.depths
-
-
-def expand_masks(
+def full_mask(
     tree: DraftTree,
     prefix_lens: torch.Tensor,
     widths: torch.Tensor | None = None,
@@ -72,6 +64,49 @@ def expand_masks(
     return out[:total]
 
 
+def query_only_mask(tree: DraftTree) -> torch.Tensor:
+    """Visibility among the nodes alone, bool [bs, N, N]; a padding node sees itself."""
+    batch_size, columns = tree.parents.shape
+    out = torch.empty(batch_size, columns, columns, dtype=torch.bool)
+    full_mask(
+        tree,
+        torch.zeros(batch_size, dtype=torch.int64),
+        torch.full((batch_size,), columns),
+        out.view(-1),
+    )
+    return out
+
+
+def packed_mask(tree: DraftTree, prefix_lens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """FlashInfer's ``packed_custom_mask`` and its ``mask_indptr``; every tree is N nodes wide.
+
+    Args:
+        tree: on the CPU.
+        prefix_lens: int64 [bs] on the CPU.
+
+    Returns:
+        uint8 [bytes], and int32 [bs + 1], the byte at which each request begins.
+    """
+    batch_size, columns = tree.parents.shape
+    parents = on_host(tree.parents, torch.int32)
+    sizes = on_host(tree.num_nodes, torch.int32)
+    prefixes = on_host(prefix_lens, torch.int64)
+    starts = torch.zeros(batch_size + 1, dtype=torch.int32)
+    starts[1:] = ((columns * (prefixes + columns) + 7) // 8).cumsum(0)
+    out = torch.zeros(int(starts[-1]), dtype=torch.uint8)
+    _pack(
+        parents.data_ptr(),
+        columns,
+        sizes.data_ptr(),
+        prefixes.data_ptr(),
+        starts.data_ptr(),
+        batch_size,
+        out.data_ptr(),
+        len(out),
+    )
+    return out, starts
+
+
 @jit
 def _total(sizes_at: int, prefixes_at: int, widths_at: int, batch_size: int) -> int:
     """Elements of the mask, or -1 where a width is smaller than its tree."""
@@ -116,3 +151,49 @@ def _expand(
                     mask[start + above] = True
                     above = parents[b, above]
             start += width
+
+
+@jit
+def _pack(
+    parents_at: int,
+    columns: int,
+    sizes_at: int,
+    prefixes_at: int,
+    starts_at: int,
+    batch_size: int,
+    bytes_at: int,
+    total: int,
+) -> None:
+    """Set the visible bits of a zeroed buffer."""
+    parents = array_at(parents_at, (batch_size, columns), np.int32)
+    sizes = array_at(sizes_at, batch_size, np.int32)
+    prefixes = array_at(prefixes_at, batch_size, np.int64)
+    starts = array_at(starts_at, batch_size + 1, np.int32)
+    packed = array_at(bytes_at, total, np.uint8)
+    for b in range(batch_size):
+        request = packed[starts[b] : starts[b + 1]]
+        prefix = prefixes[b]
+        for node in range(columns):
+            bit = node * (prefix + columns)
+            _set_range(request, bit, bit + prefix)
+            bit += prefix
+            _set_range(request, bit + node, bit + node + 1)
+            if node < sizes[b]:
+                above = parents[b, node]
+                while above >= 0:
+                    _set_range(request, bit + above, bit + above + 1)
+                    above = parents[b, above]
+
+
+@inlined
+def _set_range(packed: np.ndarray, first: int, end: int) -> None:
+    """Set bits ``first`` to ``end`` - 1, the lowest bit of a byte first."""
+    while first < end and first % 8:
+        packed[first // 8] |= np.uint8(1 << (first % 8))
+        first += 1
+    while first + 8 <= end:
+        packed[first // 8] = 255
+        first += 8
+    while first < end:
+        packed[first // 8] |= np.uint8(1 << (first % 8))
+        first += 1
