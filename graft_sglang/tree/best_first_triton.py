@@ -7,6 +7,8 @@ in registers, one lane a node, so no step waits for memory that another lane has
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 import triton
 import triton.language as tl
@@ -88,16 +90,8 @@ class TritonTreeBuilder(TreeBuilder):
                 words,
                 WORDS=triton.next_power_of_2(words),
             )
-        fields = (
-            tree.token_ids,
-            tree.parents,
-            tree.depths,
-            tree.scores,
-            tree.first_child,
-            tree.next_sibling,
-            tree.ancestors,
-        )
-        return DraftTree(*copy_together(fields, "cpu"), sizes.to(torch.int32))
+        fields = [getattr(tree, field.name) for field in dataclasses.fields(DraftTree)]
+        return DraftTree(*copy_together(fields, "cpu"))
 
 
 def _empty_tree(
@@ -114,7 +108,7 @@ def _empty_tree(
         first_child=empty(torch.int32),
         next_sibling=empty(torch.int32),
         ancestors=empty(torch.int64, (width + 63) // 64),
-        num_nodes=sizes,
+        num_nodes=sizes.to(device, torch.int32),
     )
 
 
