@@ -1,1 +1,1 @@
-"""Draft trees: building, masking and walking them. Knows torch, numpy and numba only."""
+"""Draft trees: building, masking and walking them. Knows torch, numpy, numba and Triton only."""

@@ -27,8 +27,8 @@ from graft_sglang.tree.arrays import tree_sizes
 class TritonTreeBuilder(TreeBuilder):
     """``BestFirstTreeBuilder`` without a heap on the host.
 
-    Edge scores stay on the device; the finished tree comes to the host in one copy. Scores are not
-    checked for NaN and +inf: that would cost another.
+    Edge scores stay on the device; the finished tree comes to the host in one copy, and with it
+    whether all scores were legal.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -53,13 +53,14 @@ class TritonTreeBuilder(TreeBuilder):
         """As ``TreeBuilder.build``, with candidates and scores on this builder's device.
 
         Raises:
-            ValueError: shapes that don't fit together, or budgets or depths out of range.
+            ValueError: shapes that don't fit together, budgets or depths out of range, an edge
+                score that is NaN or +inf.
         """
         sizes, depths = tree_sizes(candidates, scores, budgets, max_depths)
         batch_size = len(sizes)
         width = max(sizes.tolist(), default=1)
-        tree = _empty_tree(batch_size, width, sizes, self.device)
         limits = torch.stack((sizes, depths)).to(self.device)
+        tree = _empty_tree(batch_size, width, limits[0])
         _, depth, parents, k = scores.values.shape
         if batch_size:
             _grow[(batch_size,)](
@@ -91,14 +92,20 @@ class TritonTreeBuilder(TreeBuilder):
                 WORDS=triton.next_power_of_2(words),
             )
         fields = [getattr(tree, field.name) for field in dataclasses.fields(DraftTree)]
-        return DraftTree(*copy_together(fields, "cpu"))
+        *fields, legal = copy_together([*fields, _all_legal(scores.values)], "cpu")
+        if not legal:
+            raise ValueError("edge scores must not be NaN or +inf")
+        return DraftTree(*fields)
 
 
-def _empty_tree(
-    batch_size: int, width: int, sizes: torch.Tensor, device: torch.device
-) -> DraftTree:
+def _all_legal(values: torch.Tensor) -> torch.Tensor:
+    """bool []: whether no score is NaN or +inf, those that are never read left out."""
+    return (values[:, 0, 0] < torch.inf).all() & (values[:, 1:] < torch.inf).all()
+
+
+def _empty_tree(batch_size: int, width: int, sizes: torch.Tensor) -> DraftTree:
     def empty(dtype: torch.dtype, *more: int) -> torch.Tensor:
-        return torch.empty(batch_size, width, *more, dtype=dtype, device=device)
+        return torch.empty(batch_size, width, *more, dtype=dtype, device=sizes.device)
 
     return DraftTree(
         token_ids=empty(torch.int64),
@@ -108,7 +115,7 @@ def _empty_tree(
         first_child=empty(torch.int32),
         next_sibling=empty(torch.int32),
         ancestors=empty(torch.int64, (width + 63) // 64),
-        num_nodes=sizes.to(device, torch.int32),
+        num_nodes=sizes.to(torch.int32),
     )
 
 
@@ -122,11 +129,14 @@ def _at(values, lanes, lane):
 def _next_child(values, row, level_score, last, k, CHILDREN: tl.constexpr):
     """Score of the path to the child after ``last`` (-1: the first) and its candidate, or k.
 
-    Children fall by edge score; equal ones are in order of their candidates.
+    Children fall by edge score; equal ones are in order of their candidates. Illegal scores, which
+    the host refuses later, count as -inf: links made from NaN would lead outside the tree.
     """
     children = tl.arange(0, CHILDREN)
     edges = tl.load(values + row * k + children, mask=children < k, other=-float("inf"))
-    bound = tl.load(values + row * k + last, mask=last >= 0, other=float("inf"))
+    edges = tl.where(edges < float("inf"), edges, -float("inf"))
+    bound = tl.load(values + row * k + last, mask=last >= 0, other=-float("inf"))
+    bound = tl.where(bound < float("inf"), bound, -float("inf"))
     follows = (edges < bound) | ((edges == bound) & (children > last)) | (last < 0)
     follows = follows & (children < k)
     best = tl.max(tl.where(follows, edges, -float("inf")), axis=0)

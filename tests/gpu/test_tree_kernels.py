@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from random_trees import random_case
+from random_trees import random_case, refuses_illegal_scores
 
 from graft_sglang.contracts import DraftTree, EdgeScores
 from graft_sglang.transfer import candidates_on
@@ -27,6 +27,12 @@ def test_trees_equal_the_hosts(depth: int, k: int, most: int) -> None:
         found = builder.build(candidates, EdgeScores(case.scores.values.cuda()), *limits)
         for field in dataclasses.fields(DraftTree):
             assert torch.equal(getattr(found, field.name), getattr(expected, field.name))
+
+
+def test_nan_and_plus_infinity_are_refused() -> None:
+    from graft_sglang.tree.best_first_triton import TritonTreeBuilder
+
+    refuses_illegal_scores(TritonTreeBuilder(torch.device("cuda")))
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -1,7 +1,7 @@
 """Run by ``test_triton_kernels.py`` in a process of its own, under Triton's interpreter.
 
-Grows trees and masks with the Triton kernels and compares them with the host's; prints how many
-trees were equal, and fails at the first that is not.
+Grows trees and masks with the Triton kernels and compares them with the host's, what is refused
+too; prints how many trees were equal, and fails at the first that is not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import sys
 
 import torch
-from random_trees import random_case
+from random_trees import random_case, refuses_illegal_scores
 
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
 from graft_sglang.tree.best_first_triton import TritonTreeBuilder
@@ -34,6 +34,7 @@ def main(trees: int) -> None:
             assert torch.equal(ours, theirs), (seed, field.name)
         if seed % 4 == 0:
             compare_masks(found, torch.tensor([3, 0, 11, 1, 40]))
+    refuses_illegal_scores(device)
     print(trees // BATCH * BATCH)
 
 

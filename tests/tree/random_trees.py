@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from oracle import Case
 
-from graft_sglang.contracts import DraftCandidates, EdgeScores
+from graft_sglang.contracts import DraftCandidates, EdgeScores, TreeBuilder
+from graft_sglang.transfer import candidates_on
 
 
 def random_case(seed: int, batch_size: int, depth: int, k: int, most: int) -> Case:
@@ -28,3 +30,22 @@ def random_case(seed: int, batch_size: int, depth: int, k: int, most: int) -> Ca
         torch.randint(most + 1, (batch_size,), generator=generator),
         torch.randint(depth + 1, (batch_size,), generator=generator),
     )
+
+
+def refuses_illegal_scores(builder: TreeBuilder) -> None:
+    """NaN and +inf: one score, reached by a tree or not, and all; unread rows may hold anything."""
+    case = random_case(1, 3, 4, 5, 12)
+    candidates = candidates_on(case.candidates, builder.device)
+    everywhere = ...
+    places = [(0, 0, 0, 0), (1, 1, 4, 0), (2, 3, 0, 4), everywhere]
+    for wrong in (torch.nan, torch.inf):
+        for place in places:
+            values = case.scores.values.clone()
+            values[place] = wrong
+            scores = EdgeScores(values.to(builder.device))
+            with pytest.raises(ValueError, match="must not be NaN or \\+inf"):
+                builder.build(candidates, scores, case.budgets)
+        values = case.scores.values.clone()
+        values[:, 0, 1:] = wrong
+        tree = builder.build(candidates, EdgeScores(values.to(builder.device)), case.budgets)
+        assert tree.scores.isfinite().all()

@@ -8,6 +8,7 @@ import torch
 from graft_sglang.contracts import DraftTree
 from graft_sglang.tree.arrays import on_host
 from graft_sglang.tree.jit import array_at, inlined, jit
+from graft_sglang.tree.masks.lengths import check_lengths
 
 
 def full_mask(
@@ -35,9 +36,9 @@ def full_mask(
             is too small or laid out differently.
     """
     batch_size, columns = tree.parents.shape
-    for name, given in (("prefix_lens", prefix_lens), ("widths", widths)):
-        if given is not None and given.shape != (batch_size,):
-            raise ValueError(f"{name} must be [{batch_size}], not {list(given.shape)}")
+    check_lengths(batch_size, prefix_lens=prefix_lens)
+    if widths is not None:
+        check_lengths(batch_size, widths=widths)
     sizes = on_host(tree.num_nodes, torch.int32)
     prefixes = on_host(prefix_lens, torch.int64)
     queries = sizes.to(torch.int64) if widths is None else on_host(widths, torch.int64)
@@ -86,8 +87,12 @@ def packed_mask(tree: DraftTree, prefix_lens: torch.Tensor) -> tuple[torch.Tenso
 
     Returns:
         uint8 [bytes], and int32 [bs + 1], the byte at which each request begins.
+
+    Raises:
+        ValueError: ``prefix_lens`` of another batch.
     """
     batch_size, columns = tree.parents.shape
+    check_lengths(batch_size, prefix_lens=prefix_lens)
     parents = on_host(tree.parents, torch.int32)
     sizes = on_host(tree.num_nodes, torch.int32)
     prefixes = on_host(prefix_lens, torch.int64)

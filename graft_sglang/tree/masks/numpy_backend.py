@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from graft_sglang.contracts import DraftTree
+from graft_sglang.tree.masks.lengths import check_lengths
 
 
 def query_only_mask(tree: DraftTree) -> torch.Tensor:
@@ -20,7 +21,12 @@ def query_only_mask(tree: DraftTree) -> torch.Tensor:
 
 
 def full_mask(tree: DraftTree, prefix_lens: torch.Tensor) -> torch.Tensor:
-    """bool [sum of N * (prefix + N)]; every tree is N nodes wide."""
+    """bool [sum of N * (prefix + N)]; every tree is N nodes wide.
+
+    Raises:
+        ValueError: ``prefix_lens`` of another batch.
+    """
+    check_lengths(len(tree.parents), prefix_lens=prefix_lens)
     blocks = [np.empty(0, bool)]
     for among, prefix in zip(query_only_mask(tree).numpy(), prefix_lens.tolist(), strict=True):
         blocks.append(np.pad(among, ((0, 0), (prefix, 0)), constant_values=True).ravel())
@@ -28,7 +34,11 @@ def full_mask(tree: DraftTree, prefix_lens: torch.Tensor) -> torch.Tensor:
 
 
 def packed_mask(tree: DraftTree, prefix_lens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """uint8 [bytes] and int32 [bs + 1], the byte at which each request begins."""
+    """uint8 [bytes] and int32 [bs + 1], the byte at which each request begins.
+
+    Raises:
+        ValueError: ``prefix_lens`` of another batch.
+    """
     columns = tree.parents.shape[1]
     flat = full_mask(tree, prefix_lens).numpy()
     ends = np.cumsum([columns * (prefix + columns) for prefix in prefix_lens.tolist()])

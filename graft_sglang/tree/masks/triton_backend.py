@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from graft_sglang.contracts import DraftTree
+from graft_sglang.tree.masks.lengths import check_lengths
 
 BLOCK = 256
 
@@ -31,8 +32,12 @@ def full_mask(tree: DraftTree, prefix_lens: torch.Tensor, total: int, longest: i
         prefix_lens: int64 [bs] on the device.
         total: sum of N * (prefix + N).
         longest: largest prefix.
+
+    Raises:
+        ValueError: ``prefix_lens`` of another batch.
     """
     batch_size, columns, words = tree.ancestors.shape
+    check_lengths(batch_size, prefix_lens=prefix_lens)
     sizes = columns * (prefix_lens + columns)
     starts = sizes.cumsum(0) - sizes
     out = torch.empty(total, dtype=torch.bool, device=tree.parents.device)
@@ -49,10 +54,16 @@ def packed_mask(
     """uint8 [total] and int32 [bs + 1], the byte at which each request begins.
 
     Args:
+        tree: on the device; ``ancestors`` contiguous.
+        prefix_lens: int64 [bs] on the device.
         total: bytes, the sum of ceil(N * (prefix + N) / 8).
         longest: largest prefix.
+
+    Raises:
+        ValueError: ``prefix_lens`` of another batch.
     """
     batch_size, columns, words = tree.ancestors.shape
+    check_lengths(batch_size, prefix_lens=prefix_lens)
     device = tree.parents.device
     starts = torch.zeros(batch_size + 1, dtype=torch.int32, device=device)
     starts[1:] = ((columns * (prefix_lens + columns) + 7) // 8).cumsum(0)
