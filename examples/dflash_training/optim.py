@@ -70,9 +70,7 @@ def build_optimizers(
     ]
 
 
-def schedule(
-    step: int, total: int, warmup: int, stable: float = 0.0, floor: float = 0.02
-) -> float:
+def schedule(step: int, total: int, warmup: int, stable: float = 0.0, floor: float = 0.02) -> float:
     """Factor on the peak rate: linear warm-up, the peak for ``stable`` of the steps, a cosine.
 
     With a stable part a run can be prolonged: its checkpoints don't depend on ``total`` yet.

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from .drafter import DFlashDrafter
+from graft_sglang.reference.drafter import DFlashDrafter
+from graft_sglang.reference.tree import best_first_tree
+
 from .fit import Teacher
 from .sequences import TokenSequence
-from .tree import accepted_nodes, best_first_tree
+from .tree import accepted_nodes
 
 BUDGETS = (16, 64, 128)
 CANDIDATES = 32

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from .drafter import DFlashDrafter
+from graft_sglang.reference.drafter import DFlashDrafter
 
 
 def head_rms(weight: Tensor, inputs: Tensor, head_dim: int) -> float:

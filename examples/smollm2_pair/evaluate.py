@@ -15,11 +15,12 @@ import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from examples.dflash_training.data import read_jsonl, wrap_prompt
-from examples.dflash_training.drafter import load_drafter
 from examples.dflash_training.evaluate import check_identity
+from examples.dflash_training.positions import by_position
 from examples.dflash_training.replay import replay
 from examples.dflash_training.sequences import TokenSequence, generate
 from examples.dflash_training.teacher import TeacherCache
+from graft_sglang.reference.drafter import load_drafter
 
 from .pair import BLOCK, TOP, drafter_config, load_target
 from .prepare import HERE
@@ -105,6 +106,7 @@ def main() -> None:
         "mat_novel": {
             m: round(mean(t[m]["mat_novel"] for t in tasks.values()), 4) for m in tasks["gsm8k"]
         },
+        "by_position": by_position(drafter, embedding, embedding, cache, range(len(sequences))),
         "tasks": tasks,
     }
     if args.identity:

@@ -9,8 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from examples.dflash_training.data import read_jsonl
-from examples.dflash_training.drafter import DrafterConfig, default_target_layer_ids
 from examples.dflash_training.sequences import TokenSequence
+from graft_sglang.reference.config import DrafterConfig, default_target_layer_ids
 
 MASK_TOKEN, MASK_TOKEN_ID = "<empty_output>", 16
 BLOCK, LAYERS, FEATURES = 8, 2, 3

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import torch
 
-from examples.dflash_training.drafter import DFlashDrafter, save_drafter
+from examples.dflash_training.drafter import save_drafter
 from examples.dflash_training.fit import FitPlan, fit_drafter
 from examples.dflash_training.teacher import TeacherCache
 from examples.dflash_training.train import LoopConfig
 from examples.dflash_training.warm_start import warm_start
+from graft_sglang.reference.drafter import DFlashDrafter
 
 from .pair import SEED, TOP, drafter_config, load_target, read_answers
 from .prepare import HERE

@@ -9,12 +9,14 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from examples.dflash_training.drafter import DFlashDrafter, DrafterConfig, save_drafter
+from examples.dflash_training.drafter import save_drafter
 from examples.dflash_training.fit import FitPlan, fit_drafter
 from examples.dflash_training.sequences import TokenSequence, generate
 from examples.dflash_training.teacher import TeacherMemory
 from examples.dflash_training.train import LoopConfig
 from examples.dflash_training.warm_start import warm_start
+from graft_sglang.reference.config import DrafterConfig
+from graft_sglang.reference.drafter import DFlashDrafter
 
 from .documents import Texts
 from .tokenizer import chat_ids

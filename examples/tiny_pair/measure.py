@@ -14,11 +14,11 @@ from statistics import mean
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from examples.dflash_training.drafter import load_drafter
 from examples.dflash_training.evaluate import check_identity
 from examples.dflash_training.replay import replay
 from examples.dflash_training.sequences import TokenSequence, generate, repeated_share
 from examples.dflash_training.teacher import TeacherMemory
+from graft_sglang.reference.drafter import load_drafter
 
 from .documents import Texts, encode_documents, read_texts
 from .target import held_out_loss, pack_rows

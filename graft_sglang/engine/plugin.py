@@ -27,11 +27,12 @@ def register() -> None:
             raise SystemExit(f"graft_sglang: {error}") from error
         raise
 
-    from graft_sglang.engine import algorithm, flags, host_engine, requests
+    from graft_sglang.engine import algorithm, flags, gpu_verify, host_engine, requests
     from graft_sglang.engine.cpu_platform import is_active as on_our_cpu_platform
 
     flags.install()
     algorithm.install()
+    gpu_verify.install()
     host_engine.install()
     requests.install()
     if on_our_cpu_platform():

@@ -22,10 +22,10 @@ class DraftShape:
     """Path or hub name of the target."""
 
 
-DRAFTER_WORDS = "drafter (--speculative-draft-model-path)"
+NAME = "GRAFT"
+"""Of the algorithm."""
 
-MASKED_ATTENTION = ("flashinfer", "triton")
-"""GPU attention backends that read a verify window's mask; the others would ignore it."""
+DRAFTER_WORDS = "drafter (--speculative-draft-model-path)"
 
 _WORKER_APP = "graft_sglang.engine.http_app:app"
 
@@ -74,32 +74,6 @@ def load_plugins_in_tokenizer_workers(server_args: Any) -> None:
     variable.set(_WORKER_APP)
 
 
-def check_attention(server_args: Any) -> None:
-    """On a GPU: an attention backend that reads tree masks, and no captured decode graph.
-
-    SGLang captures a DFlash verify of one width and without a mask, so a replayed graph would
-    verify a tree as if it were a chain.
-
-    Raises:
-        ConfigError: an attention backend that ignores masks.
-    """
-    from sglang.srt.model_executor.cuda_graph_config import Backend, Phase, with_phase
-
-    names = ("attention_backend", "prefill_attention_backend", "decode_attention_backend")
-    chosen = {getattr(server_args, name) for name in names} - {None}
-    wrong = sorted(chosen - set(MASKED_ATTENTION))
-    if wrong:
-        raise ConfigError(
-            f"GRAFT needs an attention backend that reads tree masks ("
-            f"{' or '.join(MASKED_ATTENTION)}), not {wrong[0]}: set --attention-backend."
-        )
-    if not chosen:
-        server_args.attention_backend = MASKED_ATTENTION[0]
-    server_args.cuda_graph_config = with_phase(
-        server_args.cuda_graph_config, Phase.DECODE, backend=Backend.DISABLED
-    )
-
-
 def read_draft_shape(server_args: Any) -> DraftShape:
     """Read both models' configurations and check that the drafter was made for the target.
 
@@ -111,8 +85,8 @@ def read_draft_shape(server_args: Any) -> DraftShape:
         raise ConfigError(
             "GRAFT needs a DFlash drafter: give its path with --speculative-draft-model-path."
         )
-    draft = _load_config(path, server_args, DRAFTER_WORDS)
-    target = _load_config(server_args.model_path, server_args, "target (--model-path)")
+    draft = load_config(path, server_args, DRAFTER_WORDS)
+    target = load_config(server_args.model_path, server_args, "target (--model-path)")
     draft_text = getattr(draft, "text_config", None) or draft
     target_text = getattr(target, "text_config", None) or target
 
@@ -177,7 +151,12 @@ def check_local_path(path: str, words: str) -> None:
         raise ConfigError(f"The {words} '{path}' doesn't exist.")
 
 
-def _load_config(path: str, server_args: Any, words: str) -> Any:
+def load_config(path: str, server_args: Any, words: str) -> Any:
+    """A model's configuration, as SGLang reads it.
+
+    Raises:
+        ConfigError: it can't be read.
+    """
     from sglang.srt.utils.hf_transformers_utils import get_config
 
     check_local_path(path, words)
