@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--target", help="folder of a target model of your own")
     parser.add_argument("--drafter", help="folder of its DFlash drafter")
-    parser.add_argument("--budget", type=int, default=64, help="nodes of a tree (default 64)")
+    parser.add_argument("--budget", type=int, default=16, help="nodes of a tree (default 16)")
     parser.add_argument("--tokens", type=int, default=96, help="new tokens an answer (default 96)")
     parser.add_argument("--prompt", action="append", help="a prompt of your own; may be repeated")
 
