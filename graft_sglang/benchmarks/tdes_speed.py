@@ -141,9 +141,7 @@ def report(vocabulary: int, repeats: int, json_file: Path | None = None) -> None
     sys.stdout.write(
         f"D={DEPTH}, K={CANDIDATES}, B={BUDGET}, V={vocabulary}, m={DEFAULT_WIDTH}, one thread; "
     )
-    sys.stdout.write(
-        f"{repeats} repeats; times a batch; the paper: {PAPER_MS} ms a round\n"
-    )
+    sys.stdout.write(f"{repeats} repeats; times a batch; the paper: {PAPER_MS} ms a round\n")
     sys.stdout.writelines(f"{name}: {value}\n" for name, value in where.items())
     sys.stdout.write(as_table(rows) + "\n")
     if json_file:
