@@ -31,6 +31,26 @@ def p_value(one: Counter[Any], other: Counter[Any]) -> float:
     return float(chi2_contingency(table[:, table.sum(0) > 0]).pvalue)
 
 
+def assert_same_distribution(
+    graft: Server, reference: Server, draws: int, **parameters: Any
+) -> None:
+    """The draws of three tokens, and of each place alone, pass p > 0.001.
+
+    The servers' seeds are their own, so of some twenty such tests in a run of the suite one falls
+    below by chance every fiftieth run. A test that does is drawn once more with twice the draws: a
+    bias shows again, and more clearly; chance does not.
+    """
+    for attempt in (1, 2):
+        trees = draw(graft, draws * attempt, **parameters)
+        plain = draw(reference, draws * attempt, **parameters)
+        assert len(trees) > 8, "draws must differ"
+        found = [p_value(trees, plain)]
+        found += [p_value(_marginal(trees, place), _marginal(plain, place)) for place in range(3)]
+        if min(found) > 0.001:
+            return
+    pytest.fail(f"p-values of two runs below 0.001, in the second: {found}")
+
+
 @pytest.mark.parametrize(
     "parameters",
     [{"top_k": 4}, {"top_p": 0.6}, {"min_p": 0.2}, {"top_k": 8, "top_p": 0.8, "min_p": 0.05}],
@@ -41,11 +61,7 @@ def test_token_frequencies(
 ) -> None:
     """Faults 2 and 3 on the server: no silent greedy verification, no bias among siblings."""
     script.budgets(24)
-    trees, plain = draw(graft, 600, **parameters), draw(reference, 600, **parameters)
-    assert len(trees) > 8, "draws must differ"
-    assert p_value(trees, plain) > 0.001
-    for place in range(3):
-        assert p_value(_marginal(trees, place), _marginal(plain, place)) > 0.001
+    assert_same_distribution(graft, reference, 600, **parameters)
 
 
 def _marginal(counts: Counter[tuple[int, ...]], place: int) -> Counter[int]:
@@ -58,10 +74,7 @@ def _marginal(counts: Counter[tuple[int, ...]], place: int) -> Counter[int]:
 def test_plain_temperature(graft: Server, reference: Server, script: Any) -> None:
     script.budgets(24)
     bias = {"logit_bias": {str(token): 9.0 for token in range(300, 312)}}
-    trees, plain = draw(graft, 2_000, **bias), draw(reference, 2_000, **bias)
-    assert p_value(trees, plain) > 0.001
-    for place in range(3):
-        assert p_value(_marginal(trees, place), _marginal(plain, place)) > 0.001
+    assert_same_distribution(graft, reference, 2_000, **bias)
 
 
 def test_greedy_and_sampled_requests_share_a_batch(
