@@ -49,20 +49,23 @@ class GraftCpuAttention(TorchNativeAttnBackend):
         if save_kv_cache and k is not None and v is not None:
             location = KVWriteLoc(forward_batch.out_cache_loc, self.swa_out_cache_loc)
             self.token_to_kv_pool.set_kv_buffer(layer, location, k, v)
-        batch_size = forward_batch.batch_size
-        query = q.view(batch_size, -1, layer.tp_q_head_num, layer.qk_head_dim).transpose(1, 2)
-        output = q.new_empty(batch_size, query.shape[2], layer.tp_q_head_num, layer.v_head_dim)
+        batch_size, heads = forward_batch.batch_size, layer.tp_k_head_num
+        group, size = layer.tp_q_head_num // heads, layer.qk_head_dim
+        # The query heads that share a key head become its rows: no key is copied for them.
+        query = q.view(batch_size, -1, heads, group, size).transpose(1, 2)
+        width = query.shape[2]
+        output = q.new_empty(batch_size, width, heads, group, layer.v_head_dim)
         keys = self.token_to_kv_pool.get_key_buffer(layer.layer_id)
         values = self.token_to_kv_pool.get_value_buffer(layer.layer_id)
         for row, (slots, mask) in enumerate(self._windows(layer, forward_batch)):
-            output[row] = scaled_dot_product_attention(
-                query[row : row + 1],
-                keys[slots].transpose(0, 1)[None].to(q.dtype),
-                values[slots].transpose(0, 1)[None].to(q.dtype),
+            found = scaled_dot_product_attention(
+                query[row].reshape(1, heads, width * group, size),
+                keys.index_select(0, slots).transpose(0, 1)[None].to(q.dtype),
+                values.index_select(0, slots).transpose(0, 1)[None].to(q.dtype),
                 attn_mask=mask,
                 scale=layer.scaling,
-                enable_gqa=layer.tp_q_head_num != layer.tp_k_head_num,
-            )[0].transpose(0, 1)
+            )
+            output[row] = found.view(heads, width, group, -1).transpose(0, 1)
         return output.view(q.shape[0], layer.tp_q_head_num * layer.v_head_dim)
 
     def init_forward_metadata(self, forward_batch: Any) -> None:
@@ -78,19 +81,27 @@ class GraftCpuAttention(TorchNativeAttnBackend):
             self._slots.append(torch.cat([table[rows[i], :length].long(), window[i]]))
 
     def _windows(self, layer: Any, forward_batch: Any) -> Any:
-        """Slots [prefix + w] and mask [w, prefix + w] (None: all visible) of each request."""
+        """Slots [prefix + w] and additive mask [w * group, prefix + w] (None: all visible).
+
+        A row for each query head of a group; one pair a request.
+        """
         sliding = layer.sliding_window_size
         if sliding is not None and sliding < 0:
             sliding = None
         bidirectional = layer.attn_type == AttentionType.ENCODER_ONLY
-        key = (bidirectional, sliding)
+        group = layer.tp_q_head_num // layer.tp_k_head_num
+        key = (bidirectional, sliding, group)
         if key not in self._masks:
-            self._masks[key] = self._build_masks(forward_batch, bidirectional, sliding)
+            self._masks[key] = [
+                None if mask is None else _additive(mask, group)
+                for mask in self._build_masks(forward_batch, bidirectional, sliding)
+            ]
         return zip(self._slots, self._masks[key], strict=True)
 
     def _build_masks(
         self, forward_batch: Any, bidirectional: bool, sliding: int | None
     ) -> list[torch.Tensor | None]:
+        """Masks [w, prefix + w], True = visible."""
         width = forward_batch.out_cache_loc.numel() // forward_batch.batch_size
         flat = getattr(forward_batch.spec_info, "custom_mask", None)
         positions = forward_batch.positions.view(forward_batch.batch_size, width)
@@ -114,6 +125,12 @@ class GraftCpuAttention(TorchNativeAttnBackend):
         if flat is not None and not bidirectional and start != flat.numel():
             raise ValueError(f"the tree mask has {flat.numel()} entries, not {start}")
         return masks
+
+
+def _additive(mask: torch.Tensor, group: int) -> torch.Tensor:
+    """0 where visible, else -inf, each row ``group`` times: not made anew in every layer."""
+    zeros = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)
+    return zeros.repeat_interleave(group, dim=0)
 
 
 def install() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,8 @@ import torch
 from sglang.srt.platforms.cpu import CpuDeviceMixin
 from sglang.srt.platforms.device_mixin import PlatformEnum
 from sglang.srt.platforms.interface import PlatformCapabilities, SRTPlatform
+
+from graft_sglang.engine.cpu_threads import use_cores
 
 ATTENTION_BACKEND = "graft_cpu"
 
@@ -46,13 +47,8 @@ class GraftCpuPlatform(CpuDeviceMixin, SRTPlatform):
             )
 
     def init_backend(self) -> None:
-        """Leave a core to the server's other processes, unless ``OMP_NUM_THREADS`` decides.
-
-        A parallel loop waits, spinning, for its slowest thread: on a machine whose every core
-        computes, each request handled elsewhere stalls the whole forward.
-        """
-        if "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) - 1))
+        """Set the number of threads."""
+        use_cores()
 
     def get_device(self, device_id: int = 0) -> str:
         """The device of a server started without ``--device``, which SGLang treats as a string."""

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from graft_sglang.contracts import DraftCandidates
+from graft_sglang.engine.cpu_linear import packed_linear
 
 
 def candidates_from_hidden(
@@ -66,11 +67,11 @@ def _shard_logits(rows: torch.Tensor, lm_head: Any) -> tuple[torch.Tensor, torch
     rows = rows.to(weight.dtype)
     shard = getattr(lm_head, "shard_indices", None)
     if shard is None:
-        logits = rows @ weight.T
+        logits = packed_linear(rows, weight)
         return logits.float(), torch.arange(weight.shape[0], device=rows.device)
     base = int(shard.num_org_elements)
     first = int(shard.org_vocab_start_index)
-    logits = rows @ weight[:base].T
+    logits = packed_linear(rows, weight if base == len(weight) else weight[:base])
     ids = torch.arange(first, first + base, device=rows.device)
     if shard.num_added_elements:
         start, count = int(shard.num_org_elements_padded), int(shard.num_added_elements)

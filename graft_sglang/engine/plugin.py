@@ -36,10 +36,13 @@ def register() -> None:
     host_engine.install()
     requests.install()
     if on_our_cpu_platform():
-        from graft_sglang.engine import cpu_attention, cpu_kernels
+        from graft_sglang.engine import cpu_attention, cpu_kernels, cpu_linear, cpu_threads
 
         cpu_attention.install()
         cpu_kernels.install()
+        cpu_linear.install()
+        cpu_threads.install()
+        cpu_threads.prepare_environment()
 
 
 def check_sglang_version() -> None:

@@ -14,8 +14,7 @@ from sglang.srt.model_executor.forward_batch_info import ForwardMode
 from graft_sglang.contracts import DraftCandidates, DraftTree, EdgeScores
 from graft_sglang.engine.cpu_attention import GraftCpuAttention
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
-from graft_sglang.tree.masks.numba_backend import full_mask
-from graft_sglang.tree.verify_arrays import node_positions
+from graft_sglang.tree.verify_arrays import VerifyArraysMaker
 
 HEADS, KV_HEADS, SIZE = 4, 2, 8
 PREFIXES = torch.tensor([5, 9, 0])
@@ -74,11 +73,12 @@ class Case:
             tp_q_head_num=HEADS, tp_k_head_num=KV_HEADS, qk_head_dim=SIZE, v_head_dim=SIZE,
             layer_id=0, scaling=1 / math.sqrt(SIZE), sliding_window_size=-1, attn_type=attn_type,
         )  # fmt: skip
-        self.mask = full_mask(tree, PREFIXES, torch.full((3,), self.width))
+        arrays = VerifyArraysMaker().make(tree, PREFIXES)
+        self.mask = arrays.mask
         self.batch = SimpleNamespace(
             forward_mode=ForwardMode.TARGET_VERIFY, batch_size=3,
             out_cache_loc=window.flatten().long(), seq_lens=PREFIXES,
-            req_pool_indices=torch.arange(3), positions=node_positions(tree, PREFIXES).flatten(),
+            req_pool_indices=torch.arange(3), positions=arrays.positions,
             spec_info=SimpleNamespace(custom_mask=self.mask),
         )  # fmt: skip
 

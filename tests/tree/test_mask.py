@@ -12,7 +12,6 @@ from graft_sglang.benchmarks import reference
 from graft_sglang.tree.best_first import BestFirstTreeBuilder
 from graft_sglang.tree.chain import ChainTreeBuilder
 from graft_sglang.tree.masks.numba_backend import full_mask
-from graft_sglang.tree.verify_arrays import node_positions
 
 
 def trees(budgets, builder=BestFirstTreeBuilder, seed=0):
@@ -97,15 +96,3 @@ def test_strided_and_narrow_lengths_are_read_as_they_are() -> None:
     pairs = torch.tensor([[2, 11], [7, 12]], dtype=torch.int32)
     mask = full_mask(tree, pairs[:, 0], pairs[:, 1])
     assert mask.equal(full_mask(tree, torch.tensor([2, 7]), torch.tensor([11, 12])))
-
-
-def test_positions_are_prefix_plus_depth() -> None:
-    """Fault 20: siblings share a position, whatever their node index."""
-    tree = trees([30, 8], seed=3)
-    positions = node_positions(tree, torch.tensor([100, 7]))
-    assert positions.dtype == torch.int64
-    for row, prefix in ((0, 100), (1, 7)):
-        nodes = extract(tree, row)
-        size = len(nodes.tokens)
-        walked = [prefix + len(reference.ancestors(nodes, node)) - 1 for node in range(size)]
-        assert positions[row].tolist() == walked + [prefix] * (len(positions[row]) - size)

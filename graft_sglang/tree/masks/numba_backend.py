@@ -137,13 +137,26 @@ def _expand(
     mask_at: int,
     total: int,
 ) -> None:
-    parents = array_at(parents_at, (batch_size, columns), np.int32)
-    sizes = array_at(sizes_at, batch_size, np.int32)
-    prefixes = array_at(prefixes_at, batch_size, np.int64)
-    widths = array_at(widths_at, batch_size, np.int64)
-    mask = array_at(mask_at, total, np.bool_)
+    write_blocks(
+        array_at(parents_at, (batch_size, columns), np.int32),
+        array_at(sizes_at, batch_size, np.int32),
+        array_at(prefixes_at, batch_size, np.int64),
+        array_at(widths_at, batch_size, np.int64),
+        array_at(mask_at, total, np.bool_),
+    )
+
+
+@jit
+def write_blocks(
+    parents: np.ndarray,
+    sizes: np.ndarray,
+    prefixes: np.ndarray,
+    widths: np.ndarray,
+    mask: np.ndarray,
+) -> None:
+    """In a kernel: ``full_mask`` of int32 [bs, N] parents, as written into a mask of its size."""
     start = 0
-    for b in range(batch_size):
+    for b in range(len(sizes)):
         prefix, width = prefixes[b], widths[b]
         for node in range(width):
             mask[start : start + prefix] = True
