@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from graft_sglang.benchmarks.methods import Method
 from graft_sglang.benchmarks.switch import START, VARIABLE
@@ -107,6 +107,18 @@ class Bench:
             for prompt, reply in zip(prompts, replies, strict=True)
         ]
 
+    def two_best(self, method: Method, input_ids: Sequence[int]) -> tuple[float, float]:
+        """The target's two largest log-probabilities after ``input_ids``, as a server has them."""
+        reply = _generate(
+            self._servers[method.server].url,
+            input_ids,
+            1,
+            return_logprob=True,
+            top_logprobs_num=2,
+        )
+        best, second = reply["meta_info"]["output_top_logprobs"][0]
+        return best[0], second[0]
+
     def _write(self, options: dict) -> None:
         fresh = self._switch.with_suffix(".new")
         fresh.write_text(json.dumps(options), encoding="utf-8")
@@ -159,8 +171,9 @@ def compare(
     return answers
 
 
-def _generate(url: str, input_ids: Sequence[int], tokens: int) -> dict:
+def _generate(url: str, input_ids: Sequence[int], tokens: int, **fields: Any) -> dict:
     body = {
+        **fields,
         "input_ids": list(input_ids),
         "sampling_params": {"temperature": 0, "max_new_tokens": tokens},
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -10,22 +10,58 @@ from graft_sglang.contracts import DraftCandidates
 from graft_sglang.engine.cpu_linear import packed_linear
 
 
-def candidates_from_hidden(
-    hidden: torch.Tensor, lm_head: Any, root: torch.Tensor, k: int, tp_group: Any = None
-) -> DraftCandidates:
-    """The drafter's marginals, over the full vocabulary however the head is sharded.
+class ShardLogits(NamedTuple):
+    """The drafter's logits over this rank's part of the vocabulary."""
+
+    logits: torch.Tensor
+    """float32 [n, V_local]"""
+    token_ids: torch.Tensor
+    """int64 [V_local], of the full vocabulary."""
+
+
+def head_logits(hidden: torch.Tensor, lm_head: Any) -> ShardLogits:
+    """The last product of the drafter's forward: its states through the target's head.
 
     Args:
         hidden: [bs, D, E], the drafter's final states at depths 1..D, any floating dtype.
         lm_head: the target's head; ``shard_indices``, where present, says which rows of its
             weight are real and which token ids they stand for.
+
+    Returns:
+        Of n = bs * D rows.
+    """
+    weight = lm_head.weight
+    rows = hidden.reshape(-1, hidden.shape[-1]).to(weight.dtype)
+    shard = getattr(lm_head, "shard_indices", None)
+    if shard is None:
+        logits = packed_linear(rows, weight)
+        return ShardLogits(logits.float(), torch.arange(weight.shape[0], device=rows.device))
+    base = int(shard.num_org_elements)
+    first = int(shard.org_vocab_start_index)
+    logits = packed_linear(rows, weight if base == len(weight) else weight[:base])
+    ids = torch.arange(first, first + base, device=rows.device)
+    if shard.num_added_elements:
+        start, count = int(shard.num_org_elements_padded), int(shard.num_added_elements)
+        first = int(shard.added_vocab_start_index)
+        logits = torch.cat([logits, rows @ weight[start : start + count].T], dim=1)
+        ids = torch.cat([ids, torch.arange(first, first + count, device=rows.device)])
+    return ShardLogits(logits.float(), ids)
+
+
+def candidates_from_logits(
+    hidden: torch.Tensor, shard: ShardLogits, root: torch.Tensor, k: int, tp_group: Any = None
+) -> DraftCandidates:
+    """The drafter's marginals, over the full vocabulary however the head is sharded.
+
+    Args:
+        hidden: [bs, D, E], as given to ``head_logits``.
+        shard: what that returned.
         root: int64 [bs].
         k: candidates a depth.
         tp_group: SGLang's tensor-parallel group; ``None`` or of size 1 for an unsharded head.
     """
-    batch_size, depth, width = hidden.shape
-    rows = hidden.reshape(-1, width)
-    parts = [_local_top(*_shard_logits(rows, lm_head), k)]
+    batch_size, depth, _ = hidden.shape
+    parts = [_local_top(*shard, k)]
     if tp_group is not None and tp_group.world_size > 1:
         gathered = [tp_group.all_gather(part.contiguous(), dim=0) for part in parts[0]]
         chunks = [tensor.chunk(tp_group.world_size, dim=0) for tensor in gathered]
@@ -59,26 +95,6 @@ def merge_shards(
         logits, order = logits.topk(min(k, logits.shape[1]), dim=1)
         ids = ids.gather(1, order)
     return ids, logits - normaliser
-
-
-def _shard_logits(rows: torch.Tensor, lm_head: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits float32 [n, V_local] of this rank's real rows, and their token ids [V_local]."""
-    weight = lm_head.weight
-    rows = rows.to(weight.dtype)
-    shard = getattr(lm_head, "shard_indices", None)
-    if shard is None:
-        logits = packed_linear(rows, weight)
-        return logits.float(), torch.arange(weight.shape[0], device=rows.device)
-    base = int(shard.num_org_elements)
-    first = int(shard.org_vocab_start_index)
-    logits = packed_linear(rows, weight if base == len(weight) else weight[:base])
-    ids = torch.arange(first, first + base, device=rows.device)
-    if shard.num_added_elements:
-        start, count = int(shard.num_org_elements_padded), int(shard.num_added_elements)
-        first = int(shard.added_vocab_start_index)
-        logits = torch.cat([logits, rows @ weight[start : start + count].T], dim=1)
-        ids = torch.cat([ids, torch.arange(first, first + count, device=rows.device)])
-    return logits.float(), ids
 
 
 def _local_top(

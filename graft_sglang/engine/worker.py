@@ -25,7 +25,7 @@ from graft_sglang.contracts import ComponentContext, DraftTree, RoundOutcome
 from graft_sglang.engine.draft import draft_batch
 from graft_sglang.engine.embedding import full_embedding
 from graft_sglang.engine.flags import config_of
-from graft_sglang.engine.marginals import candidates_from_hidden
+from graft_sglang.engine.marginals import candidates_from_logits, head_logits
 from graft_sglang.engine.metrics import RoundMetrics
 from graft_sglang.engine.recorder import RoundRecorder
 from graft_sglang.engine.round import Round, depth_caps
@@ -148,11 +148,12 @@ class GraftWorker(DFlashWorkerV2):
         block.plan.bind(forward_batch, self.draft_model_runner.kv_index_translator)
         with torch.inference_mode(), draft_tp_context(self.draft_parallel_layout):
             output = self.draft_model_runner.forward(forward_batch).logits_output
-            hidden = output.hidden_states.view(*block.slots.shape, -1)
+            hidden = output.hidden_states.view(*block.slots.shape, -1)[:, 1:]
+            shard = head_logits(hidden, unwrap_lora_layer(self.model_runner.model.lm_head))
             current.clock.end("draft")
-            candidates = candidates_from_hidden(
-                hidden[:, 1:],
-                unwrap_lora_layer(self.model_runner.model.lm_head),
+            candidates = candidates_from_logits(
+                hidden,
+                shard,
                 batch.spec_info.bonus_tokens.view(-1),
                 self._num_candidates,
                 get_parallel().tp_group,

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 STAGES = ("draft", "candidates", "score", "budget", "build", "verify", "accept", "commit")
-"""Stages of a round, in order; ``RoundRecord.stage_seconds`` has one entry each."""
+"""Stages of a round, in order; ``RoundRecord.stage_seconds`` has one entry each.
+
+The drafter's forward ends with the target's head on its block; what is made of those logits is the
+stage ``candidates``.
+"""
 
 
 @dataclass(frozen=True, slots=True)

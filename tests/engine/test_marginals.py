@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from graft_sglang.engine.marginals import candidates_from_hidden, merge_shards
+from graft_sglang.engine.marginals import (
+    _local_top,
+    candidates_from_logits,
+    head_logits,
+    merge_shards,
+)
 
 BS, DEPTH, WIDTH, VOCABULARY, K = 3, 5, 16, 101, 7
 
@@ -57,7 +62,7 @@ def expected(hidden: torch.Tensor, weight: torch.Tensor) -> Any:
 
 def test_log_softmax_over_the_full_vocabulary(hidden: torch.Tensor, weight: torch.Tensor) -> None:
     head = shard(weight, 0, VOCABULARY, 128)
-    found = candidates_from_hidden(hidden, head, torch.arange(BS), K)
+    found = candidates_from_logits(hidden, head_logits(hidden, head), torch.arange(BS), K)
     values, ids = expected(hidden, weight)
     assert torch.equal(found.token_ids, ids)
     torch.testing.assert_close(found.log_probs, values)
@@ -67,12 +72,11 @@ def test_log_softmax_over_the_full_vocabulary(hidden: torch.Tensor, weight: torc
 
 def test_two_shards_equal_the_whole(hidden: torch.Tensor, weight: torch.Tensor) -> None:
     """Shard-local ids must become token ids (sglang 29907)."""
-    from graft_sglang.engine.marginals import _local_top, _shard_logits
-
     left, right = shard(weight, 0, 60, 64), shard(weight, 60, VOCABULARY, 64)
-    rows = hidden.reshape(-1, WIDTH)
-    other = list(_local_top(*_shard_logits(rows, right), K))
-    found = candidates_from_hidden(hidden, left, torch.arange(BS), K, Ranks(other))
+    other = list(_local_top(*head_logits(hidden, right), K))
+    found = candidates_from_logits(
+        hidden, head_logits(hidden, left), torch.arange(BS), K, Ranks(other)
+    )
     values, ids = expected(hidden, weight)
     assert torch.equal(found.token_ids, ids)
     torch.testing.assert_close(found.log_probs, values)

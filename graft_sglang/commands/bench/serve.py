@@ -41,9 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve, ask, print; 1 if an answer in float32 differs from the first method's."""
     from dataclasses import asdict
+    from functools import partial
 
     from tqdm import tqdm
 
+    from graft_sglang.benchmarks.differences import first_differences
     from graft_sglang.benchmarks.environment import environment
     from graft_sglang.benchmarks.methods import parse_method
     from graft_sglang.benchmarks.serve import Bench, Pair, compare
@@ -68,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         answers = compare(
             bench, methods, prompts, arguments.tokens, arguments.concurrency, bar.update
         )
+        differences = first_differences(answers, prompts, partial(bench.two_best, methods[0]))
     found = lines(answers)
     print(
         f"{len(prompts)} prompts x {arguments.tokens} tokens, {arguments.concurrency} at once, "
@@ -78,6 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
     tasks = list(dict.fromkeys(line.task for line in found))
     for task in sorted(tasks, key=lambda task: task != ALL):
         print(f"\n{task}\n{as_table(found, task)}")
+    for difference in differences:
+        print(
+            f"{difference.method} on {difference.prompt}: differs after {difference.place} tokens, "
+            f"where the target's two best are {difference.margin:.4f} nats apart"
+        )
     if arguments.json:
         document = {
             "environment": where,
@@ -85,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
             "concurrency": arguments.concurrency,
             "dtype": arguments.dtype,
             "rows": as_rows(found),
+            "differences": [asdict(difference) for difference in differences],
             "answers": [asdict(answer) for answer in answers],
         }
         arguments.json.write_text(json.dumps(document) + "\n", encoding="utf-8")
