@@ -15,7 +15,7 @@ def doctor(folder: Path, *arguments: str) -> tuple[int, str, dict[str, Any]]:
     """Exit code, output and JSON document."""
     document = folder / "doctor.json"
     result = subprocess.run(
-        [sys.executable, "-m", "graft_sglang.cli", "doctor", *arguments, "--json", str(document)],
+        [sys.executable, "-m", "graft_sglang.cli", "doctor", "--json", str(document), *arguments],
         capture_output=True,
         text=True,
         env=environment(),
