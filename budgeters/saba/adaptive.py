@@ -101,10 +101,12 @@ class AdaptivePolicy(BudgetPolicy):
             costs = costs * self._cost_correction.factors(cells, batch_size)
         chosen = self._decide(prediction.values, np.maximum(costs, SMALLEST_COST_S))
         self._round += 1
+        places = chosen.tolist()
         if self._probe_every and self._round % self._probe_every == 0:
-            chosen = np.full(batch_size, self._probe(int(chosen.max())))
-        self._tried[chosen.max()] = self._round
-        for place in chosen.tolist():
+            places = [self._probe(max(places))] * batch_size
+            chosen = np.array(places)
+        self._tried[max(places)] = self._round
+        for place in places:
             self.choices[place] += 1
         self._last = (chosen, prediction)
         return torch.from_numpy(self.grid[chosen])

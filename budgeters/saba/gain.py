@@ -40,8 +40,9 @@ def saturation_gain(budgets: np.ndarray, states: np.ndarray, phi: np.ndarray) ->
         states: float64 [n, 3].
         phi: float64 [3]; phi . s is floored at ``FLOOR``.
     """
-    scale = np.maximum(states @ phi, FLOOR)
-    return -np.expm1(-budgets[None, :] / scale[:, None])
+    gains = np.empty((len(states), len(budgets)))
+    _saturate(budgets, states, phi, gains)
+    return gains
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,18 @@ def over_budgets(known: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> n
         known = np.concatenate(([0.0], known))
         values = np.pad(values, ((0, 0), (1, 0)))
     return np.stack([np.interp(wanted, known, row) for row in values])
+
+
+@jit
+def _saturate(budgets: np.ndarray, states: np.ndarray, phi: np.ndarray, gains: np.ndarray) -> None:
+    for row in range(len(states)):
+        scale = 0.0
+        for i in range(3):
+            scale += phi[i] * states[row, i]
+        if scale < FLOOR:
+            scale = FLOOR
+        for j in range(len(budgets)):
+            gains[row, j] = -math.expm1(-budgets[j] / scale)
 
 
 @jit

@@ -23,9 +23,12 @@ from graft_sglang.token_pairs import TokenPairScores
 from graft_sglang.tree.arrays import TreeMemory, check_inputs
 from graft_sglang.tree.heap import push, replace_top
 from graft_sglang.tree.jit import array_at, inlined, jit
-from graft_sglang.tree.pair_rows import NO_PAIRS, fill_row, pair_arguments
+from graft_sglang.tree.pair_rows import NO_PAIRS, fetch_children, fill_row, pair_arguments
 
 Array = np.ndarray
+
+FETCH_AHEAD = 2
+"""Depths whose children's vectors are loaded when a tree reaches the first of them."""
 
 
 class BestFirstTreeBuilder(TreeBuilder):
@@ -122,6 +125,7 @@ def _grow_batch(
             token_ids[b],
             values[b],
             by_pairs,
+            table_at,
             table,
             depth_vectors,
             scale,
@@ -146,6 +150,7 @@ def _grow(
     token_ids: Array,
     values: Array,
     by_pairs: bool,
+    table_at: int,
     table: Array,
     depth_vectors: Array,
     scale: float,
@@ -188,6 +193,7 @@ def _grow(
     edges = np.empty((min(size, places.size), k), np.float32)
     order = np.empty(edges.shape, np.int32)
     used_rows = 0
+    fetched = 0
     heap_size = 0
     node = 0
     while True:
@@ -199,6 +205,9 @@ def _grow(
                 place = places[level, own] = used_rows
                 used_rows += 1
                 if by_pairs:
+                    while fetched < min(level + FETCH_AHEAD, max_depth):
+                        fetch_children(table_at, len(vector), token_ids[fetched])
+                        fetched += 1
                     fill_row(
                         table,
                         depth_vectors[level],

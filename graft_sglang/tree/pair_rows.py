@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graft_sglang.token_pairs import TokenPairScores
-from graft_sglang.tree.jit import inlined, reassociating
+from graft_sglang.tree.jit import inlined, prefetch, reassociating
 
 Array = np.ndarray
 
@@ -92,6 +92,25 @@ def fill_row(
         return
     for c in range(len(row)):
         row[c] = log_probs[c] + np.float32(row[c] - shift)
+
+
+CACHE_LINE = 64
+"""Bytes"""
+
+
+@inlined
+def fetch_children(table_at: int, width: int, children: Array) -> None:
+    """Have the children's vectors loaded: each waits for memory alone otherwise.
+
+    Args:
+        table_at: address of the table, float32 [V, 2, width].
+        children: int64 [K], token ids.
+    """
+    size = 4 * width
+    for c in range(len(children)):
+        start = table_at + (2 * children[c] + 1) * size
+        for line in range(0, size, CACHE_LINE):
+            prefetch(start + line)
 
 
 @reassociating
