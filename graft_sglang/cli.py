@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 
 COMMANDS = {
@@ -24,6 +25,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     add_commands(parser, COMMANDS, "graft_sglang.commands")
     arguments = parser.parse_args(argv)
+    # As Ctrl-C does, so that the servers a command has started are stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     return arguments.run(arguments)
 
 

@@ -28,8 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print each finding as it comes; returns 0 only if nothing failed."""
     import json
-    import signal
-    import sys
 
     from graft_sglang.doctor.findings import Report
     from graft_sglang.doctor.installation import check_installation
@@ -49,8 +47,6 @@ def run(arguments: argparse.Namespace) -> int:
             )  # fmt: skip
         except ValueError as error:
             raise SystemExit(f"graft-sglang doctor: {error}") from error
-    # As Ctrl-C does, so that the servers are stopped.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     report = Report(lambda line: print(line, flush=True))
     try:
         check_installation(report)
